@@ -9,8 +9,8 @@
 #include "core/json.h"
 #include "launcher/rank_assignment.h"
 
-/// Actions that the generation machine wants done; the agent does them, and answers some of them by
-/// an event (event.h).
+/// Actions that the generation machine orders. The agent carries them out, and answers some of them
+/// with an event (event.h).
 namespace swell::launcher::action {
 
 /// Start the shims of an allocation: the job's own step, or a companion's.
@@ -23,40 +23,40 @@ struct StartStep {
 struct StartWorkers {
   int generation = 0;
   std::vector<std::pair<WorkerId, Environment>> workers;
-  bool none_is_new = false;  ///< the generation before trains on all of them
-  bool live = false;         ///< the programs find Swell's runtime
+  bool none_is_new = false;  ///< the previous generation already trains on all of them
+  bool live = false;         ///< the programs are given Swell's runtime
 };
 
 struct SignalWorkers {
   std::vector<WorkerId> workers;
   int signal = 0;
-  int generation = -1;  ///< to that generation's programs alone; -1: to all that run there
+  int generation = -1;  ///< signals only its programs; -1: all programs there
 };
 
-/// Let the programs of these ranks begin with new state, once they wait for it. Answer: Begun.
+/// Let the waiting programs of these ranks begin with a snapshot or new state. Answer: Begun.
 struct BeginLive {
   int generation = 0;
   std::vector<WorkerId> ranks;
-  bool from_snapshot = true;  ///< where there is one
+  bool from_snapshot = true;  ///< from the newest snapshot, if there is one
 };
 
 /// Move the state of the ranks `from` to the programs of `generation` on the ranks `to`, both in
-/// order, while the old ones train, and let these leave. Answer: Switched.
+/// rank order, while the old programs train; then let these leave. Answer: Switched.
 struct SwitchLive {
   int generation = 0;
   std::vector<WorkerId> from, to;
-  double leave_within_s = 0;  ///< for those that are not in `to`; 0: at any time
+  double leave_within_s = 0;  ///< limit for workers that are not in `to`; 0: none
 };
 
-/// Have the programs of `generation` on these workers leave, all at one step, and agree on it
-/// within that time. Answer: Stopped.
+/// Have the programs of `generation` on these workers leave, all at one step, on which they must
+/// agree within `within_s`. Answer: Stopped.
 struct StopLive {
   int generation = 0;
   std::vector<WorkerId> workers;
   double within_s = 0;
 };
 
-/// Call off what BeginLive, SwitchLive or StopLive began. It is answered all the same.
+/// Cancel what BeginLive, SwitchLive or StopLive began; its answer still comes.
 struct CallOffLive {};
 
 /// Create these companions. Answer: Allocated.
@@ -64,31 +64,31 @@ struct Allocate {
   control::Grow grow;
 };
 
-/// Let the companion's shims go, and cancel it at once. Answer: Released.
+/// Disconnect the companion's shims; cancel it after its step's end, or in 1 s. Answer: Released.
 struct Release {
   JobId job = 0;
 };
 
-/// To the controller.
+/// Send the message to the controller.
 struct Tell {
   control::Message message;
 };
 
-/// One line for the user.
+/// Print one line for the user.
 struct Say {
   std::string line;
 };
 
-/// One line of --swell-events.
+/// Write one line of --swell-events.
 struct Note {
   std::string event;
   Json details = Json::object();
 };
 
-/// Let the job's own shims go, wait for what still runs, end with this code.
+/// Disconnect the job's own shims, wait for the processes that still run, and exit with `code`.
 struct Finish {
   int code = 0;
-  bool for_requeue = false;  ///< the workers have left before the job's own end
+  bool for_requeue = false;  ///< the workers left before the job's time limit
 };
 
 using Any = std::variant<StartStep, StartWorkers, SignalWorkers, Allocate, Release, Tell, Say, Note,

@@ -31,7 +31,7 @@
 
 namespace swell::launcher {
 
-/// Where an agent's processes and connections come from; tests give it others.
+/// How an agent starts processes and opens connections; tests replace these.
 struct AgentParts {
   using Serve = std::function<Result<std::unique_ptr<control::Server>>(
       const control::Server::Options&, std::function<void()> wake)>;
@@ -50,25 +50,25 @@ class Agent {
     BasicWorkers basic;
     control::ElasticSpec spec;
     ControllerAddress controller;
-    bool elastic = true;  ///< false: the controller is not looked for
+    bool elastic = true;  ///< false: no controller is contacted
     control::Hello hello;
-    std::string address;              ///< where its workers find it; empty: on the way to slurmctld
+    std::string address;              ///< where workers connect; empty: as routed to slurmctld
     std::string shim;                 ///< swell-worker's path
-    std::vector<std::string> loader;  ///< what runs it in a container: ContainerShim
+    std::vector<std::string> loader;  ///< command that runs it in a container: ContainerShim
     std::string munge_socket;
-    std::string shim_munge_socket;  ///< as shims see it
+    std::string shim_munge_socket;  ///< munge's socket as shims see it
     std::optional<std::time_t> slurmctld_since;
     control::PortRange
-        srun_ports;  ///< those that a firewall may leave open for srun, and so for it
-    /// Live mode: what the job's nodes say of themselves, by name, and whether companions' nodes
-    /// are to be asked, too.
+        srun_ports;  ///< SrunPortRange, which firewalls leave open: the agent listens there
+    /// Live mode: the descriptions that the job's nodes publish, by node name; with `wants_ports`
+    /// those of companions' nodes are read, too.
     std::map<std::string, cluster::NodeDescription> descriptions;
     bool wants_ports = false;
     std::shared_ptr<const InputPlan> input;
   };
   /// Signals must be blocked already. The error says what this machine does not allow.
   static Result<std::unique_ptr<Agent>> start(Setup setup, AgentParts parts = {});
-  /// Runs the program until it ends; swellrun's exit code.
+  /// Runs the program until it ends. Returns swellrun's exit code.
   int run();
 
  private:
@@ -116,7 +116,7 @@ class Agent {
   control::WakeFd wake_;
   Descriptor signals_;
   std::unique_ptr<control::Server> server_;
-  std::string address_;                   ///< where the workers find it
+  std::string address_;                   ///< where workers connect
   std::unique_ptr<ControllerLink> link_;  ///< null: the job is not elastic
   const std::unique_ptr<ProcessRunner> processes_;
   std::ofstream events_;
@@ -128,20 +128,20 @@ class Agent {
   LeavingCompanions leaving_;
   std::unique_ptr<LiveOrders> live_;  ///< null: no live mode
   TimeLimitWatch limit_watch_;
-  std::set<JobId> refused_;  ///< the job's own, or companions, whose shims cannot be used
+  std::set<JobId> refused_;  ///< jobs, own or companions, whose shims cannot be used
   double next_heartbeat_ = 0;
   struct OutputLook {
     OutputWatch watch;
-    double period_s = 0, last = 0;  ///< period: 0: hangs are not looked for
+    double period_s = 0, last = 0;  ///< period 0: hangs are not detected
   } output_look_;
-  int dropped_left_ = 5;  ///< messages that could not be read and are yet to be told
+  int dropped_left_ = 5;  ///< number of further unreadable messages that are reported
   ProfileBook profiles_;
   StepReports step_reports_;
   /// The end of the run.
   struct Ending {
     std::optional<int> code;  ///< the program has ended
     bool requeues = false;
-    double by = 0;  ///< what has not ended by then is killed
+    double by = 0;  ///< processes that still run then are killed
     int kills = 0;
   } ending_;
 };

@@ -20,12 +20,12 @@ class AssignmentPlanner {
   struct Settings {
     int gpus_per_worker = 1;
     std::vector<int> sizes;  ///< the totals that the user allows; empty: any
-    int step = 0;  ///< between total sizes, from the basic demand on; used if no sizes are given
+    int step = 0;  ///< GPUs between allowed totals, from the basic demand on; used without `sizes`
   };
   explicit AssignmentPlanner(Settings settings) : settings_(std::move(settings)) {}
 
-  /// The program can run on so many GPUs in all, rising; none: on any number. Returns whether that
-  /// is new.
+  /// Sets the total numbers of GPUs on which the program can run, rising; none: any number. Returns
+  /// whether they changed.
   bool set_program_sizes(std::vector<int> sizes);
   const std::vector<int>& program_sizes() const noexcept { return program_sizes_; }
 
@@ -35,13 +35,13 @@ class AssignmentPlanner {
   std::string want(const Json& json);
   void want(plan::Plan plan) { wanted_ = std::move(plan); }
   bool wants() const noexcept { return wanted_.has_value(); }
-  /// The plan that was asked for runs, or is not run.
+  /// Forgets the wanted plan, which runs now or was given up.
   void drop() noexcept { wanted_.reset(); }
-  /// Drops the plan that was asked for if `next` is not by it. Returns the reason then, else an
-  /// empty string.
+  /// Drops the wanted plan if `next` does not follow it. Returns the reason then, else an empty
+  /// string.
   std::string drop_unfit(const RankAssignment& next, const RunState& run);
 
-  /// Why the plan that was asked for last is not run; empty: it runs, or may run.
+  /// Notes why the last wanted plan is not run; empty: it runs, or may still run.
   void refuse(std::string why) { refused_ = std::move(why); }
   const std::string& refused() const noexcept { return refused_; }
 
@@ -53,7 +53,7 @@ class AssignmentPlanner {
 
   const Settings settings_;
   std::vector<int> program_sizes_;
-  /// Decided for the next generation; nothing: none was, or it runs.
+  /// The plan for the next generation; nullopt: none was decided, or it runs already.
   std::optional<plan::Plan> wanted_;
   std::string refused_;
 };

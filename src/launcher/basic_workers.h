@@ -20,13 +20,13 @@ struct BasicWorkers {
   int cpus_per_worker = 1;
   bool shares_cpus = false;  ///< on some node there are fewer CPUs than workers
   std::int64_t memory_mib_per_worker = 0;
-  int gpus_of_job = 0;    ///< also those that no worker uses
+  int gpus_of_job = 0;    ///< including GPUs that no worker uses
   std::string no_growth;  ///< why the job cannot grow with these workers; empty: it can
 };
 
-/// One worker a GPU, unless the options say otherwise; where a node has fewer CPUs than workers,
-/// they share them. Workers that use a part of the job, or share its GPUs unevenly, run, but do not
-/// grow. The error says what the options ask for that the job does not have, which srun refuses.
+/// Returns one worker per GPU unless the options say otherwise. Workers share CPUs if a node has
+/// too few. Workers that use only a part of the job, or share its GPUs unevenly, run but cannot
+/// grow. The error says what the options ask for and the job does not have, which srun refuses.
 Result<BasicWorkers> basic_workers(JobId job, const Options& options,
                                    const std::vector<NodeShare>& shares);
 

@@ -13,7 +13,7 @@
 
 namespace swell::launcher {
 
-/// Child processes: started without a shell, found again by their pid. One thread.
+/// Child processes, started without a shell and identified by pid. For one thread only.
 class Children final : public ProcessRunner {
  public:
   Result<pid_t> start(const std::vector<std::string>& command,
@@ -25,7 +25,7 @@ class Children final : public ProcessRunner {
   void read() override;
   std::vector<Ended> reap() override;
 
-  /// One child, start to end; an error where it does not end within the time, or fails.
+  /// Runs one child to its end; an error if it fails or takes longer than `timeout_s`.
   static Result<std::string> output_of(const std::vector<std::string>& command,
                                        const std::vector<std::string>& environment,
                                        double timeout_s);

@@ -21,8 +21,8 @@ struct ShimAddress {
   int port = 0;
   std::string munge_socket;
   bool gives_input = false;         ///< swellrun's standard input goes to every step: InputPlan
-  bool live = false;                ///< the job is one of live mode
-  std::vector<std::string> loader;  ///< what runs `program` in a container: ContainerShim
+  bool live = false;                ///< the job runs in live mode
+  std::vector<std::string> loader;  ///< command that runs `program` in a container: ContainerShim
 };
 
 /// Returns the srun commands that start the shims of one allocation. There is one command for all
@@ -37,16 +37,16 @@ std::vector<Command> step_commands(const Options& options, JobId job, const RunN
 /// are not free.
 Command probe_of(const Command& step, const ShimAddress& shim);
 
-/// Creates exactly the companion that was offered; `restart_signal` is what Slurm shall warn with.
+/// Returns an salloc that creates exactly the offered companion; Slurm warns by `restart_signal`.
 Command salloc_command(const control::Offer& offer, int restart_signal);
 
-/// Cancels a companion by the name of its offer too, and so no other job that has got its id:
-/// slurmctld gives ids again that it had given just before it was killed.
+/// Returns a scancel by the companion's id and its offer's name, so that no other job with this id
+/// is cancelled: a slurmctld that was killed gives its last ids again.
 Command cancel_command(const std::string& name, JobId companion);
 
-/// The job id in what salloc says; 0 where there is none.
+/// Returns the job id in salloc's output; 0 if there is none.
 JobId granted_job(const std::string& salloc_output);
-/// salloc's words without its name, in one line.
+/// Returns salloc's messages in one line, without the prefix "salloc: ".
 std::string refusal(const std::string& salloc_output);
 
 }  // namespace swell::launcher

@@ -11,12 +11,12 @@
 /// Steps whose tasks pyxis puts into a container (--container-image, --container-name).
 namespace swell::launcher {
 
-/// Returns whether each step of these options, or of this environment, which sbatch gave the
-/// options of pyxis, runs in a container.
+/// Returns whether steps run in a container, by these options or by options of pyxis that sbatch
+/// has put into `environment`.
 bool is_in_container(const Options& options, const char* const* environment);
 
-/// How the shim runs in an image that has nothing of Swell: by the loader and the libraries of the
-/// host, which are mounted beside it.
+/// How to run the shim in an image without Swell: with the loader and the libraries of the host,
+/// which are mounted beside it.
 struct ContainerShim {
   std::vector<std::string> command;  ///< ends with the shim's path
   std::string munge_socket;
@@ -27,7 +27,7 @@ struct ContainerShim {
 ContainerShim container_shim(const std::string& shim, const std::string& munge_socket,
                              const std::vector<std::string>& libraries);
 
-/// The libraries of this program, which has all that the shim has.
+/// Returns the libraries of this program, which include all those of the shim.
 std::vector<std::string> own_libraries();
 
 /// Adds mounts to those of the user, which are in `options` or in variables that sbatch has put
@@ -35,10 +35,10 @@ std::vector<std::string> own_libraries();
 /// tasks.
 void add_mounts(Options& options, const char* const* environment, const std::string& mounts);
 
-/// The user of the host that `uid` of a user namespace with this /proc/self/uid_map stands for:
-/// munge names users so. `uid` itself where the map does not have it.
+/// Returns the host's uid for `uid` in a user namespace with this /proc/self/uid_map, as munge
+/// reports it; `uid` itself if the map does not contain it.
 uid_t outside_uid(std::string_view uid_map, uid_t uid);
-/// That of this process.
+/// Returns outside_uid() of this process's effective user.
 uid_t own_outside_uid();
 
 }  // namespace swell::launcher

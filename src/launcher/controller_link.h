@@ -27,7 +27,7 @@ struct ControllerAddress {
   uid_t slurm_user = 0;
 };
 
-/// Connects to one host: control::Client::connect(), or what a test has in its place.
+/// Connects to one host: control::Client::connect(), or a test's replacement.
 using Connect = std::function<Result<std::unique_ptr<control::Client>>(
     const control::Client::Options&, std::chrono::milliseconds)>;
 
@@ -39,7 +39,7 @@ struct Greeting {
   std::string reason;
 };
 /// Tries the hosts one by one, each for 5 s, or for 20 s where there is one alone, until `stopped`
-/// returns true. The reason is a sentence for people. `dropped`: as of Client::Options.
+/// returns true. The reason is a sentence for people. `dropped`: as in Client::Options.
 Greeting greet(const ControllerAddress& address, const control::Hello& hello,
                const std::function<void(const Error&)>& dropped, const Connect& connect,
                const std::function<bool()>& stopped);
@@ -57,11 +57,11 @@ class ControllerLink {
 
   void send(control::Message message);
   std::vector<control::Message> take();
-  /// Lines for the user since the last call: each reason why there is no controller once, and when
-  /// there is one after all.
+  /// Returns lines for the user since the last call: each reason why no controller is connected,
+  /// once, and that one is connected after all.
   std::vector<std::string> take_news();
-  /// Waits until all is sent, or nobody is there to take it, or the time is over (false). After
-  /// that the thread ends on its own.
+  /// Waits until all is sent or no controller is connected; returns false if `timeout` is over
+  /// first. The thread then ends by itself.
   bool flush(std::chrono::milliseconds timeout);
   /// Sets the companions that the Hello of the next connection names.
   void set_companions(std::vector<control::JobId> companions);
@@ -75,7 +75,7 @@ class ControllerLink {
   const ControllerAddress address_;
   const std::function<void()> wake_fn_;
   const Connect connect_;
-  std::unique_ptr<control::Client> client_;  // the thread's own
+  std::unique_ptr<control::Client> client_;  // used by thread_ alone
 
   Mutex mutex_;
   control::WakeFd wake_;
@@ -88,9 +88,9 @@ class ControllerLink {
   Condition ended_changed_;
   bool stop_ SWELL_GUARDED_BY(mutex_) = false;
   bool ended_ SWELL_GUARDED_BY(mutex_) = false;
-  std::set<std::string> reasons_;  // of this thread: those that the user has heard
-  bool told_dropped_ = false;      // of this thread: that a message was left out
-  double backoff_s_ = 0;           // of this thread; 0: not tried yet
+  std::set<std::string> reasons_;  // used by thread_ alone: reasons that the user was told
+  bool told_dropped_ = false;      // used by thread_ alone: a dropped message was reported
+  double backoff_s_ = 0;           // used by thread_ alone; 0: not tried yet
   std::minstd_rand random_{std::random_device()()};
   std::chrono::steady_clock::time_point next_attempt_;
   std::thread thread_;

@@ -14,7 +14,7 @@
 
 namespace swell::launcher {
 
-/// Result of an offer that was tried: a companion, or salloc's reason.
+/// Result of one offer: a companion, or salloc's reason for refusing it.
 struct Granted {
   std::string nonce;
   JobId job = 0;  ///< 0: refused
@@ -22,23 +22,23 @@ struct Granted {
   std::vector<WorkerNode> nodes;  ///< without ids
 };
 
-/// Events that the agent tells the generation machine; it answers with actions (action.h). The
-/// controller's orders are events as they are: Grow, Shrink, Replan and Requeue of
+/// Events that the agent reports to the generation machine, which answers with actions (action.h).
+/// The controller's orders are passed on as events: Grow, Shrink, Replan and Requeue of
 /// control/messages.h.
 namespace event {
 
 // Workers.
 
-/// The worker's shim is there, and starts the programs that it is told to.
+/// The worker's shim is connected and ready to start a program.
 struct Hello {
   WorkerId worker;
   std::string host;
   int port = 0;
   JobId step = 0;
-  /// Why its GPUs take one program at a time; the job is then resized by restarts for good.
+  /// Why its GPUs take only one program at a time; if set, all later resizes are restarts.
   std::string one_program = {};
 };
-/// A program has ended: that of `generation`, or, if there is none, of the one that trains.
+/// A program of `generation` has ended; nullopt: of the generation that trains.
 struct Exited {
   WorkerId worker;
   Exit exit;
@@ -62,7 +62,7 @@ struct TrainsAlone {
   std::string what;
   bool no_rank = false;
 };
-/// A worker of `generation` is there, and has made `steps` steps; 0: not known.
+/// A worker of `generation` is alive, and has made `steps` steps; 0: not known.
 struct MadeSteps {
   int generation = 0;
   std::uint64_t steps = 0;
@@ -94,7 +94,7 @@ struct Allocated {
 struct Released {
   JobId companion = 0;
 };
-/// Nothing can be started on lent GPUs any more, until the run ends; GPUs that it has stay.
+/// No program can be started on further lent GPUs until the run ends; GPUs that it has stay.
 struct GrowsNoMore {
   std::string why;
 };
@@ -104,14 +104,14 @@ struct GrowsNoMore {
 struct Begun {
   int generation = 0;
   std::string why = {};             ///< not empty: why it has not begun
-  std::uint64_t snapshot_step = 0;  ///< of the state that it goes on from; 0: it is new
+  std::uint64_t snapshot_step = 0;  ///< the snapshot that it resumes from; 0: new state
   bool stays = true;  ///< its programs may keep their processes in a switch that gives GPUs back
 };
 struct Switching {
   int generation = 0;
   SwitchPhase phase = SwitchPhase::prepare;
 };
-/// The workers that leave with the switch do so before it is committed.
+/// The workers that leave with the switch may leave now, before it is committed.
 struct LetGo {
   int generation = 0;
 };
@@ -119,7 +119,7 @@ struct Switched {
   int generation = 0;
   SwitchOutcome outcome;
 };
-/// All workers but `untold` leave at `step`, or, where that is 0, each at its next boundary.
+/// All workers except `untold` leave at `step`; if it is 0, each leaves at its next step boundary.
 struct Stopped {
   int generation = 0;
   std::uint64_t step = 0;
@@ -128,7 +128,7 @@ struct Stopped {
 
 // The job and its user.
 
-/// The job's time limit as Slurm has it now.
+/// When the job's time limit ends, by Slurm's latest answer.
 struct JobEnds {
   std::optional<double> at;  ///< none: unlimited
 };

@@ -39,12 +39,12 @@ namespace swell::launcher {
 /// Shims live as long as their allocation. A generation starts the program on them, and ends when
 /// the program has left every one. Rules:
 ///  * a companion's loss, or a warning that it is about to end, never ends the run;
-///  * an error exit that nothing of that kind explains is the program's own, and ends the run.
-///  While lent GPUs take part it is put down to them: the run goes on over the basic demand alone;
-///  with recover_s the program is first started again over all GPUs that the run has, lent ones
-///  too, which go back if it is not ready within recover_s;
-///  * a growth that takes longer than grow_s is given up, and has gone wrong;
-///  * growths that went wrong make the next wait, in growing intervals, and in the end for good;
+///  * any other error exit is the program's own, and ends the run. While lent GPUs take part they
+///  are taken as its cause: the run goes on over the basic demand alone. With recover_s the
+///  program is first started again over all GPUs of the run; lent ones go back if it is not ready
+///  within recover_s;
+///  * a growth that takes longer than grow_s is given up, and counts as failed;
+///  * after each failed growth the next one waits longer, and in the end until the run ends;
 ///  * workers are asked to leave for a growth only when all of them handle the signal. Those that
 ///  do not leave are not killed: they train on, and the GPUs go back;
 ///  * a program that fails just after a resize is started again once;
@@ -53,57 +53,57 @@ namespace swell::launcher {
 ///  * in live mode GPUs that are offered before the first program runs take part in its first
 ///  generation, if they come up in time;
 ///  * in live mode the programs of the next generation start beside the running ones and take their
-///  state over (docs/runtime.md). Until that is committed the old ones train on, whatever happens;
-///  where it cannot be done in time, or the program does not use the runtime, workers are asked to
-///  leave as in restart mode.
+///  state over (docs/runtime.md). Until the switch is committed the old ones train on, whatever
+///  happens; if it cannot be done in time, or the program does not use the runtime, workers are
+///  asked to leave as in restart mode.
 class GenerationMachine {
  public:
   struct Settings {
     JobId job = 0;
-    std::string run;  ///< tells this swellrun from others of the job, for SWELL_RUN
+    std::string run;  ///< unique id of this swellrun, given to programs as SWELL_RUN
     int gpus_per_worker = 1;
     bool tells_gpus = false;  ///< see RunFacts
     std::vector<int> sizes;   ///< the totals that the program can run with; empty: any
-    int step = 0;  ///< between total sizes, from the basic demand on; used if no sizes are given
+    int step = 0;  ///< GPUs between allowed totals, from the basic demand on; used without `sizes`
     bool exact = false;  ///< consistency=exact: the program keeps the degrees of its plan
     int restart_signal = 10;
     double restart_timeout_s = 30;  ///< for workers to leave after the restart signal
     double warm_timeout_s = 60;     ///< for a companion's shims to come up
-    double stragglers_s = 10;       ///< lent GPUs that are up wait for others that are not
-    double first_offer_s = 0;   ///< the job's own workers wait for a first offer before they begin
-    double first_wait_s = 15;   ///< and for lent ones that were offered by then
-    double margin_s = 2;        ///< kept free before a deadline of the controller
-    double blame_s = 2;         ///< an error exit may be explained by news that come this late
-    double end_timeout_s = 30;  ///< for workers to end after INT, TERM or another's failure
-    double siblings_s = 1;      ///< for workers to leave after one of them died of the signal
-    /// Workers that did not leave for a growth may still do so; their exit is not the end.
+    double stragglers_s = 10;       ///< wait of lent GPUs that are up for others that are not
+    double first_offer_s = 0;       ///< wait of the first generation for a first offer
+    double first_wait_s = 15;       ///< its wait for GPUs that were offered by then
+    double margin_s = 2;            ///< kept free before each deadline of the controller
+    double blame_s = 2;             ///< wait after an error exit for events that explain it
+    double end_timeout_s = 30;      ///< for workers to end after INT, TERM or another's failure
+    double siblings_s = 1;          ///< for workers to leave after one of them died of the signal
+    /// Workers that did not leave for a growth may leave this much later without ending the run.
     double late_s = 60;
-    /// A program that fails so soon after a resize is started again once.
+    /// A program that fails within this time after a resize is started again once.
     double settle_s = 60;
-    /// The exit code of a program that leaves for a resize: 0 is then always the end.
+    /// Exit code of a program that leaves for a resize. If set, 0 always means the end of training.
     std::optional<int> leave_code;
     /// Seconds before the job's time limit at which workers leave; 0: only on Slurm's signal.
     std::optional<double> before_end_s;
     std::string never_grows;  ///< not empty: why the run takes no lent GPUs at all
-    /// Losses and recoveries within restart_window_s, before lent GPUs are done without.
+    /// Losses and recoveries within restart_window_s; after more, lent GPUs are given up.
     int max_restarts = 3;
     double restart_window_s = 600;
-    /// A program that fails is started again, unless it failed so soon before, and lent GPUs wait
-    /// so long for it to be ready; 0: never.
+    /// A failed program is started again, unless it failed less than recover_s before; lent GPUs
+    /// wait recover_s for it to be ready. 0: never.
     double recover_s = 0;
     bool kill_on_bad_exit = true;
-    Progress::Settings hang = {};  ///< what is taken for a hang
+    Progress::Settings hang = {};  ///< what counts as a hang
     bool live = false;
-    /// For a live growth: programs start, and the state is moved.
+    /// Limit of a live growth: starting the programs and moving the state.
     double switch_timeout_s = 600;
-    /// For one growth, from its offer until training runs on the lent GPUs; in live mode in place
-    /// of switch_timeout_s. 0: no limit.
+    /// Limit of one growth, from its offer until training runs on the lent GPUs; in live mode in
+    /// place of switch_timeout_s. 0: no limit.
     double grow_s = 0;
-    /// A live switch has this share of the time to return GPUs before workers are asked to leave.
+    /// Share of the time to return GPUs that a live switch has before workers are asked to leave.
     double live_share = 0.6;
-    double min_live_s = 1;    ///< with less time than this, it is not tried
+    double min_live_s = 1;    ///< with less time than this, no switch is tried
     double live_extra_s = 1;  ///< time that a switch may take beyond that of leaving
-    /// For live programs to agree on a step at which all leave; a quarter of their time at most.
+    /// For live programs to agree on the step at which all leave; at most a quarter of their time.
     double agree_s = 4;
   };
 
@@ -112,10 +112,10 @@ class GenerationMachine {
   GenerationMachine& operator=(const GenerationMachine&) = delete;
 
   void start(double now);
-  /// `now` does not go back.
+  /// REQUIRES: `now` never decreases.
   void handle(double now, const event::Any& event);
   void tick(double now);
-  /// When tick() must be called at the latest.
+  /// Returns when tick() must be called at the latest.
   std::optional<double> deadline() const;
   /// Returns the actions to do since the last call, in order.
   std::vector<action::Any> take() { return out_.take(); }
@@ -130,24 +130,24 @@ class GenerationMachine {
  private:
   static constexpr const char* kEnds = "the job is ending";
 
-  // The phases, each with what it needs. Gathering -> Running -> Restart -> Gathering ...; live
-  // mode Running -> LiveSwitch -> Running; from all of them Ending, and Over. Restart and
-  // LiveSwitch are the two strategies of a reconfiguration.
+  // The phases, each with its data. Gathering -> Running -> Restart -> Gathering ...; live mode
+  // Running -> LiveSwitch -> Running; from all of them Ending, and Over. Restart and LiveSwitch are
+  // the two strategies of a reconfiguration.
   /// Waits for the shims of the next generation.
   struct Gathering {
     std::optional<double> by;                ///< none: the first generation waits for Slurm
     std::optional<Reconfiguration> restart;  ///< none: the first generation
-    /// The first generation, since when the job's own workers are there.
+    /// First generation: since when the job's own workers are ready.
     std::optional<double> up_since = std::nullopt;
-    std::optional<double> begins_by = std::nullopt;  ///< though lent ones may be on the way
-    /// The workers have left for Slurm to requeue the job, which is waited for until then.
+    std::optional<double> begins_by = std::nullopt;  ///< even if lent ones are on the way
+    /// Set if the workers have left for a requeue: until when Slurm has time to do it.
     std::optional<double> requeued_by = std::nullopt;
   };
-  /// The run ends when all workers have.
+  /// The run ends when all workers have ended.
   struct Ending {
     std::optional<double> kill_at;
     bool code_is_final = false;
-    bool for_requeue = false;  ///< before the job's own end: the next run goes on
+    bool for_requeue = false;  ///< before the time limit: the next run goes on
   };
   struct Over {};
   using Phase = std::variant<Gathering, Running, LiveSwitch, Restart, Ending, Over>;
@@ -160,15 +160,15 @@ class GenerationMachine {
 
   /// GPUs that the controller has offered.
   struct Offered {
-    int under_way = 0;  ///< Allocate actions
-    double since = 0;   ///< the first of them
+    int under_way = 0;  ///< Allocate actions without an answer
+    double since = 0;   ///< when the first of them began
     bool ever = false;
   };
 
   /// A program has failed and was started again; it is not known to be ready yet.
   struct Recovery {
-    double by = 0;               ///< for lent GPUs to wait for it
-    bool needs_runtime = false;  ///< it is ready when it has begun with that
+    double by = 0;               ///< until when lent GPUs wait for it
+    bool needs_runtime = false;  ///< ready only when it has begun with the runtime
   };
 
   // Each handles one kind of event. generation_workers.cc: workers, Slurm and the user
@@ -212,7 +212,7 @@ class GenerationMachine {
   bool waits_for_lent(double now);
   void start_generation(double now, RankAssignment assignment);
   void begin_growing(double now);
-  /// How the workers are changed, and, where that is not the usual way, why.
+  /// How the workers are changed, and why, if that is not the usual way.
   struct Choice {
     Strategy strategy = Strategy::none;
     std::string why = {};
@@ -257,7 +257,7 @@ class GenerationMachine {
   // generation_hang.cc
   std::optional<double> hangs_at() const;
   void restart_hung(double now);
-  // generation_growth.cc: what speaks against a growth, and how long one may take
+  // generation_growth.cc: reasons against a growth, and its time limit
   void pause_growth(double now, const std::string& why, bool for_good = false);
   std::string no_growth() const;
   void tell_no_growth();
@@ -268,7 +268,7 @@ class GenerationMachine {
   std::optional<double> growth_limit() const;
   void call_off_leaving(double now);
   void keep_growth_limit(double now);
-  // generation_live.cc: switches beside the running training
+  // generation_live.cc: switches while training runs
   void begin_switch(double now, Purpose purpose, double by, double answer_by,
                     bool is_growth_limit = false);
   void give_back_lent(double now);
@@ -284,7 +284,7 @@ class GenerationMachine {
   bool is_live() const {
     return settings_.live && in<Running>() != nullptr && in<Running>()->has_begun;
   }
-  // generation_end.cc: before the job's own end, or for a checkpoint alone
+  // generation_end.cc: leaving before the job's time limit, or only for a checkpoint
   std::optional<double> leaves_at() const;
   void leave_before_end(double now, const std::string& why, bool asks);
   void leave_and_return(double now, bool asks);
@@ -327,24 +327,24 @@ class GenerationMachine {
   RunState run_;
   ActionList out_;
   AssignmentPlanner planner_;
-  std::optional<control::Replan> ordered_;  ///< by the owner; waits until nothing else changes
+  std::optional<control::Replan> ordered_;  ///< by the owner; waits until other changes have ended
   Phase phase_ = Gathering{};
-  control::Requeue requeue_;  ///< the last order; without a wait it was called off
+  control::Requeue requeue_;  ///< the last order; if wait_s is 0, it was called off
   std::string not_requeued_;  ///< why it was not followed; empty: it was
   LeaveRequest leaving_;
   Growth growth_;
   control::JobState state_ = control::JobState::allocated;
   std::string switched_;
-  bool tries_snapshots_ = false;  ///< some generation has begun, which may have left some
+  bool tries_snapshots_ = false;  ///< a generation has begun, and may have left snapshots
   Offered offered_;
   LivePace pace_;
   bool devices_apart_ = false;  ///< as Grow says
   double stopped_s_ = 0;
-  std::optional<double> paused_since_;  ///< until workers that were started since are ready
+  std::optional<double> paused_since_;  ///< start of a stop that lasts until new workers are ready
   int code_ = 0;
   SignalRecord signals_;
   TimeLimit limit_;
-  bool train_alone_ = false;  ///< each worker is a training by itself; it has been said
+  bool train_alone_ = false;  ///< each worker is a training by itself; the user was told
   std::deque<double> restarts_;
   std::optional<double> last_recovery_;
   std::optional<Recovery> recovery_;

@@ -18,8 +18,8 @@ namespace swell::launcher {
 class HeldPort {
  public:
   HeldPort() noexcept = default;
-  /// Takes a port that nobody uses, outside of the range for outgoing connections where one is
-  /// free. The error says why there is none.
+  /// Takes a port that nobody uses, outside of the range for outgoing connections if one is free
+  /// there. The error says why there is none.
   static Result<HeldPort> take();
 
   std::uint16_t number() const noexcept { return number_; }
@@ -30,9 +30,9 @@ class HeldPort {
   std::uint16_t number_ = 0;
 };
 
-/// Ports that a program may be given, as Linux's settings have them: `range` is
-/// net.ipv4.ip_local_port_range ("32768 60999"), `reserved` net.ipv4.ip_local_reserved_ports
-/// ("8080,9000-9100"). Empty where the range leaves too few.
+/// Returns the ports that a program may be given, by Linux's settings: `range` is
+/// net.ipv4.ip_local_port_range ("32768 60999"), `reserved` is net.ipv4.ip_local_reserved_ports
+/// ("8080,9000-9100"). Empty if the range leaves too few.
 std::vector<std::uint16_t> ports_for_programs(std::string_view range, std::string_view reserved);
 
 }  // namespace swell::launcher

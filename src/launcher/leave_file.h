@@ -7,9 +7,9 @@
 
 namespace swell::launcher {
 
-/// Tells programs and the scripts around them that they were asked to leave: the file of their
-/// generation is there then (SWELL_LEAVING_FILE). In a folder of its own, of mode 0700, which its
-/// end removes.
+/// Tells programs and the scripts around them that they were asked to leave: from then on the file
+/// of their generation (SWELL_LEAVING_FILE) exists. Its folder has mode 0700 and is removed by the
+/// destructor.
 class LeaveFile {
  public:
   /// See make_own_folder(). The error says why it cannot be made.

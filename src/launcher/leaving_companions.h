@@ -11,7 +11,7 @@
 
 namespace swell::launcher {
 
-/// Companions that go back: each is cancelled, at once or when its step has had the time to end by
+/// Companions that go back: each is cancelled, at once or after its step has had time to end by
 /// itself. `now`: seconds of one clock.
 class LeavingCompanions {
  public:
@@ -22,20 +22,20 @@ class LeavingCompanions {
   LeavingCompanions(ProcessRunner& runner, NameOf name_of, Released released)
       : runner_(runner), name_of_(std::move(name_of)), released_(std::move(released)) {}
 
-  /// The companion goes back; a step of its own that still runs may end by itself.
+  /// Gives the companion back; if its step runs, this has kStepEnd_s to end by itself.
   void release(JobId companion, bool step_runs, double now);
-  /// The last srun of the job has ended: there is nothing to wait for any more.
+  /// Cancels the companion now, since its last srun has ended.
   void step_ended(JobId job);
   bool contains(JobId job) const { return leaving_.contains(job); }
-  /// Goes on after a process that has ended; false: it is another part's.
+  /// Handles a process that has ended. Returns false if another part started it.
   bool take(const ProcessRunner::Ended& ended);
-  /// The time of the next cancel_late(); nothing: none waits.
+  /// Returns when cancel_late() is due; nullopt: no companion waits.
   std::optional<double> deadline() const;
   void cancel_late(double now);
   /// Kills every scancel, at the end of the run.
   void kill() const;
 
-  static constexpr double kStepEnd_s = 1;  ///< an orderly end is quieter than a cancelled step
+  static constexpr double kStepEnd_s = 1;  ///< a step that ends by itself prints fewer errors
 
  private:
   struct Leaving {

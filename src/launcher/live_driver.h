@@ -19,7 +19,7 @@ namespace swell::launcher {
 class LiveDriver {
  public:
   /// The job's first generation, or the first one after a restart: its programs adopt the newest
-  /// snapshot that the holders have, or else make the state.
+  /// snapshot that the holders have, or else create new state.
   struct Begin {
     std::uint64_t generation = 0;
     std::vector<runtime::Shim> ranks;
@@ -33,7 +33,7 @@ class LiveDriver {
   struct Stop {
     std::uint64_t generation = 0;
     std::vector<runtime::Shim> ranks;
-    runtime::Deadline by;  ///< for them to agree
+    runtime::Deadline by;  ///< for the agreement
   };
   using Order = std::variant<Begin, Switch, Stop>;
 
@@ -47,7 +47,7 @@ class LiveDriver {
     std::uint64_t generation = 0;
     runtime::SwitchMachine::Phase phase = runtime::SwitchMachine::Phase::prepare;
   };
-  /// The ranks that leave with the switch do so before its commit.
+  /// The ranks that leave with the switch may leave now, before its commit.
   struct LetGo {
     std::uint64_t generation = 0;
   };
@@ -65,8 +65,8 @@ class LiveDriver {
   /// Gives an order. An earlier one that is not over is called off, and answered first.
   void order(Order order, const cluster::Cluster& cluster,
              runtime::Coordinator::Options limits = {});
-  /// Calls off what is under way; it is answered all the same. Returns the generation that it came
-  /// too late for: all shims are told to commit it.
+  /// Calls off the order under way, which is still answered. Returns its generation if it is too
+  /// late for that: all shims are told to commit it.
   std::optional<std::uint64_t> call_off();
   std::vector<News> take();
 
@@ -89,7 +89,7 @@ class LiveDriver {
   Condition changed_;
   std::vector<Job> waiting_ SWELL_GUARDED_BY(mutex_);
   std::shared_ptr<runtime::Coordinator> under_way_ SWELL_GUARDED_BY(mutex_);
-  std::uint64_t its_generation_ SWELL_GUARDED_BY(mutex_) = 0;  ///< of what is under way
+  std::uint64_t its_generation_ SWELL_GUARDED_BY(mutex_) = 0;  ///< of under_way_
   std::vector<News> news_ SWELL_GUARDED_BY(mutex_);
   bool stopping_ SWELL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -18,7 +18,7 @@
 namespace swell::launcher {
 
 /// Live mode's part of the agent: an order of the generation machine waits until the keepers of its
-/// workers listen, then the driver carries it out, and the machine is told what came of it.
+/// workers listen; then the driver carries it out, and the machine gets the result.
 class LiveOrders {
  public:
   struct Settings {
@@ -34,9 +34,9 @@ class LiveOrders {
              std::function<void()> wake);
 
   const std::string& key() const noexcept { return settings_.key; }
-  /// The worker's keeper listens at `address`, or there is none, by `problem`.
+  /// Notes that the worker's keeper listens at `address`, or has the `problem` that prevents it.
   void keeper_listens(WorkerId worker, const std::string& address, const std::string& problem);
-  /// The worker is not connected any more.
+  /// Forgets a worker that is not connected any more.
   void lost(WorkerId worker) { keepers_.erase(worker); }
 
   void begin(const action::BeginLive& begin);
@@ -64,10 +64,10 @@ class LiveOrders {
   const WorkerConnections& workers_;
   GenerationMachine& machine_;
   std::map<WorkerId, Keeper> keepers_;
-  /// Waits until the keepers of its workers listen.
+  /// The order that waits until the keepers of its workers listen.
   std::variant<std::monostate, action::BeginLive, action::SwitchLive> order_;
   bool told_of_tmp_ = false, told_of_memory_ = false;
-  std::set<std::string> told_notes_;  ///< of ways that are slower than was asked for
+  std::set<std::string> told_notes_;  ///< notes on transports slower than requested
   LiveDriver driver_;
 };
 

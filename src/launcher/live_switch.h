@@ -42,13 +42,13 @@ class LiveSwitch {
  public:
   struct Order {
     Reconfiguration what;
-    double answer_by = 0;          ///< no answer is waited for any more
+    double answer_by = 0;          ///< when to stop waiting for an answer
     bool is_growth_limit = false;  ///< the deadline is what the owner allows for a growth
-    Running before;                ///< where it is gone back to
+    Running before;                ///< the phase to return to after a failure
     RankAssignment next;
   };
   struct Settings {
-    double switch_timeout_s = 600;  ///< for the others, once those that leave were let go
+    double switch_timeout_s = 600;  ///< for the other workers, once the leaving ones were let go
     double end_timeout_s = 30;      ///< for programs to end
   };
   /// Starts the next programs by `start`, and has the state moved to them. `run`, `out` and `pace`
@@ -64,14 +64,14 @@ class LiveSwitch {
   /// The coordinator has entered a phase. Returns whether the old programs are being stopped from
   /// now on.
   bool enter(double now, SwitchPhase phase);
-  /// The others have all that only the leaving workers had: their GPUs go back at once, and the
-  /// rest takes the time that it needs. News of theirs may have come before this. Returns false if
-  /// they were let go before.
+  /// Lets the leaving workers go, since the others have all state that only these had: their GPUs
+  /// go back at once, and the rest of the switch gets new deadlines. Their events may have come
+  /// before this call. Returns false if they were let go before.
   bool let_go(double now);
   /// Returns whether the worker leaves with the switch, and was told so.
   bool was_let_go(WorkerId worker) const;
   void call_off(CallOffCause cause, const std::string& why);
-  /// Companions are given back by then: a switch that would use them is called off, one that frees
+  /// Has companions given back by `by`: a switch that would use them is called off; one that frees
   /// them goes on.
   void make_way(double by);
   /// Keeps an event for the end of the switch. An event that `spoils` the switch calls it off.
@@ -84,10 +84,10 @@ class LiveSwitch {
 
   /// Returns when late() is due.
   double late_at() const noexcept;
-  /// Calls the switch off. One that was called off before is not waited for any more: the
-  /// coordinator has told all shims to commit, or never will. Returns its outcome then.
+  /// Calls the switch off. If it was called off before, returns its outcome and stops waiting for
+  /// it: the coordinator has told all shims to commit, or never will.
   std::optional<SwitchOutcome> late(const std::string& growth_limit);
-  /// The next generation trains, or its programs are killed. Returns what the switch has left.
+  /// Ends the switch: the next generation trains, or its programs are killed. Returns what is left.
   SwitchEnd end(double now, const SwitchOutcome& outcome);
 
  private:
@@ -99,7 +99,7 @@ class LiveSwitch {
   RunState* run_;
   ActionList* out_;
   LivePace* pace_;
-  bool to_running_ = false;  ///< all of its workers train before it, too
+  bool to_running_ = false;  ///< all workers of the next generation train already
   SwitchProgress progress_;
   SwitchFailures failures_;
   DeferredEvents deferred_;

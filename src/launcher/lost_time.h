@@ -7,11 +7,11 @@
 
 namespace swell::launcher {
 
-/// Measures what a change of a job's workers cost its training: the time from the last look before
-/// the change until steps are usual again, less what those steps usually take under the old and the
-/// new plan. Counts what a stop alone does not show: a slow step that all agree on, programs that
-/// load beside the running ones, slow first steps. Says nothing where programs count their steps
-/// anew, or steps vary by more than the change cost. Pure; times are seconds of one clock.
+/// Measures what a change of workers cost a training: the time from the last boundary reported
+/// before the change until steps take their usual time again, less what those steps usually take
+/// under the old and the new plan. Counts what a stop alone does not show: a slow step that all
+/// agree on, programs that load beside the running ones, slow first steps. No result if programs
+/// count steps anew, or steps vary more than the cost. Pure; times are seconds of one clock.
 class LostTime {
  public:
   struct Cost {
@@ -20,13 +20,13 @@ class LostTime {
     friend bool operator==(const Cost&, const Cost&) = default;
   };
 
-  /// The program of `generation` passed the boundary of `step` at `at`. Boundaries come in their
-  /// order.
+  /// Notes that the program of `generation` passed the boundary of `step` at `at`. REQUIRES: a
+  /// generation's boundaries are given in order.
   void passed(double at, int generation, std::uint64_t step);
-  /// A change has led to `generation`. It began at `began`; the programs before stopped behind step
-  /// `stopped_at`, 0: at the last one that was reported.
+  /// Notes a change to `generation` that began at `began`; the programs before it stopped after
+  /// step `stopped_at`, 0: after the last one that was reported.
   void changed(double began, int generation, std::uint64_t stopped_at);
-  /// The cost of the last change that could be measured.
+  /// Returns the cost of the last change that could be measured.
   const std::optional<Cost>& last() const noexcept { return last_; }
 
  private:
@@ -40,7 +40,7 @@ class LostTime {
     std::uint64_t stopped_at = 0;
     Passed before;                ///< the last boundary that was reported before it began
     double old_s = 0;             ///< usual seconds of a step until then
-    std::optional<Passed> usual;  ///< in `generation`, from where on steps are usual
+    std::optional<Passed> usual;  ///< from here on steps of `generation` take their usual time
   };
   void measure(const Passed& now);
 

@@ -8,14 +8,14 @@
 
 namespace swell::launcher {
 
-/// Report of a job's swellrun to the controller where it runs as srun.
+/// Report to the controller of a swellrun that only runs srun.
 struct NoGrowthReport {
   ControllerAddress controller;
   control::Hello hello;  ///< with the reason as its no_growth
 };
 
-/// Tells the controller, from a process of its own that ends when the caller's process does, also
-/// if that has become srun, why the job is lent nothing. REQUIRES: this process has one thread.
+/// Tells the controller why the job is lent nothing. A process of its own does so until the
+/// caller's process ends, even if that has become srun. REQUIRES: this process has one thread.
 void report_no_growth(const NoGrowthReport& report);
 
 }  // namespace swell::launcher

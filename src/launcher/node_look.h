@@ -17,9 +17,9 @@ namespace swell::launcher {
 /// there. It shares the job's resources with other steps, and is to run in outside_environment().
 Command node_look_command(control::JobId job, std::size_t nodes);
 
-/// Reads the output of that command, in Slurm's order of nodes; an error unless all of them are
-/// there. Without memory; GPUs are without their types, unless `wanted_gpus` (of JobFacts) names
-/// those of each node.
+/// Reads the output of that command, in Slurm's order of nodes; an error unless all nodes are
+/// there. The result has no memory sizes, and has types of GPUs only if `wanted_gpus` (of JobFacts)
+/// names those of each node.
 Result<std::vector<NodeShare>> read_node_look(std::string_view text, std::size_t nodes,
                                               std::string_view wanted_gpus);
 

@@ -15,35 +15,35 @@
 
 namespace swell::launcher {
 
-/// Returns the output of `srun OPTION --help`: help where OPTION takes no next word as its value.
+/// Returns the output of `srun OPTION --help`: help if OPTION does not take the next word as value.
 using AskSrun = std::function<std::string(const std::string& option)>;
 
-/// swellrun's command line, and what an elastic run makes of srun's part of it.
+/// swellrun's command line, and how an elastic run uses srun's part of it.
 struct Options {
   // swellrun's own
   int restart_signal = SIGUSR1;
   std::optional<double> restart_timeout_s;  ///< none: the job's grace
   int max_restarts = 3;
-  /// A program that leaves for a resize exits with it, and with 0 only at its end; none: 0 is
-  /// either.
+  /// Exit code of a program that leaves for a resize; 0 then only means the end of training.
+  /// nullopt: 0 may mean either.
   std::optional<int> leave_code;
   std::optional<double>
       before_end_s;      ///< seconds before the job's time limit at which workers leave
-  bool requeue = false;  ///< the job is requeued when they have
-  double recover_s = 0;  ///< a program that fails is started again, unless it failed so soon before
-  Progress::Settings hang = {};  ///< what is taken for a hang
+  bool requeue = false;  ///< the job is requeued when they have left
+  double recover_s = 0;  ///< a failed program is started again, unless it failed this soon before
+  Progress::Settings hang = {};  ///< what counts as a hang
   std::string events_file;
   std::string profile_file;  ///< live mode: where the running plan's profile is written
-  /// Live mode: what a worker's switch may take beside its state.
+  /// Live mode: memory that a switch may use in a worker beside its state.
   std::uint64_t switch_memory_bytes = std::uint64_t{2} << 30;
   runtime::Verify switch_verify = runtime::Verify::network;  ///< live mode
-  /// Live mode: what state goes through between nodes: "auto", "tcp", "ucx" or "ucx:DEVICES".
+  /// Live mode: how state moves between nodes: "auto", "tcp", "nccl", "ucx" or "ucx:DEVICES".
   std::string switch_network = "auto";
   /// Live mode: seconds that the job's own workers wait for offered GPUs before they begin.
   double first_wait_s = 15;
-  /// Live mode: what it trains, a file or a name; empty: nothing is said.
+  /// Live mode: the model that is trained, a file or a catalogue's name; empty: not given.
   std::string model;
-  /// Steps of the whole training, where the program does not say them.
+  /// Steps of the whole training, if the program does not report them.
   std::optional<std::int64_t> steps;
   std::optional<int> global_batch;  ///< samples of a step, in place of the model's own
   std::string
@@ -51,12 +51,12 @@ struct Options {
   bool help = false;
   bool version = false;
 
-  // how many workers, where it is given
+  // number of workers, if given
   std::optional<int> ntasks, ntasks_per_node, cpus_per_task, cpus_per_gpu, gpus_per_task;
-  std::optional<int> gpus, gpus_per_node;  ///< of -G; of --gpus-per-node and --gres
+  std::optional<int> gpus, gpus_per_node;  ///< of -G; of --gpus-per-node or --gres
   bool no_gpus = false;                    ///< --gres=none: its steps have no GPUs
-  // where, where it is given
-  std::optional<std::pair<int, int>> nodes;  ///< the least and the most of -N
+  // nodes to use, if given
+  std::optional<std::pair<int, int>> nodes;  ///< -N: minimum and maximum
   std::vector<std::string> node_list, excluded;
   int relative = 0;                  ///< -r: number of nodes at the beginning that are left out
   bool kill_on_bad_exit = true;      ///< torchrun's way; srun's own default is to wait
@@ -68,9 +68,9 @@ struct Options {
   std::vector<std::string> each_step;   ///< srun options for every step
   std::vector<std::string> basic_step;  ///< srun options for the basic demand's step
   std::vector<std::string> program;
-  std::vector<std::string> srun;  ///< all but swellrun's own: what plain srun gets
+  std::vector<std::string> srun;  ///< all words but swellrun's own: what plain srun gets
   std::string plain_reason;       ///< why only srun can run this; empty: swellrun can
-  /// Why the job is lent nothing, although swellrun runs its workers; empty: nothing given says so.
+  /// Why the job is lent nothing, although swellrun runs its workers; empty: no option forbids it.
   std::string no_growth;
   std::vector<std::string> left_out;  ///< names of options that are not passed on
 

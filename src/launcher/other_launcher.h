@@ -8,13 +8,13 @@
 
 namespace swell::launcher {
 
-/// swellrun starts every worker itself. Where the command is itself a launcher of workers
-/// (torchrun, accelerate launch, deepspeed, mpirun, srun and their like), each of swellrun's
-/// workers would be a training of its own: the sentence says so, and what to write instead.
-/// Nothing: the command is an ordinary program.
+/// If the command is itself a launcher of workers (torchrun, accelerate launch, deepspeed, mpirun,
+/// srun and their like), returns a sentence that says so, and what to write instead: swellrun
+/// starts every worker itself, so each of them would be a training of its own. nullopt: the command
+/// is an ordinary program.
 std::optional<std::string> launcher_in(const std::vector<std::string>& command);
 
-/// Whether the word at `at` runs the program that follows it, as `timeout` and `uv run` do.
+/// Returns whether the word at `at` runs the program that follows it, as `timeout` and `uv run` do.
 bool is_wrapper(const std::vector<std::string>& command, std::size_t at);
 
 }  // namespace swell::launcher

@@ -11,7 +11,7 @@
 /// tasks anew in each companion, where %t, %n and %j would name files that other workers write.
 namespace swell::launcher {
 
-/// Values that names stand for in the job itself; empty: Slurm did not say.
+/// Values that replace the specifiers in names for the job itself; empty: Slurm did not say.
 struct RunNames {
   control::JobId job = 0;
   std::string array_job, array_task;
@@ -19,9 +19,9 @@ struct RunNames {
   std::string job_name, user;
 };
 
-/// The name for a step on a companion: the job's own numbers, and task and node numbers that no
-/// other allocation of the run has. `node`: WorkerNode::id, which is never reused; `workers`: the
-/// step's.
+/// Returns the name for a step on a companion: with the job's own numbers, and with task and node
+/// numbers that no other allocation of the run has. `node`: WorkerNode::id, which is never reused;
+/// `workers`: the number of the step's workers.
 std::string companion_output(std::string_view name, const RunNames& run, int node, int workers);
 
 /// Returns whether steps of several allocations may write one file of this name, so that each of
@@ -29,8 +29,8 @@ std::string companion_output(std::string_view name, const RunNames& run, int nod
 /// in each companion.
 bool may_share_output(std::string_view name);
 
-/// The file of such a name; nothing where it is not known before a step begins (%s, %J, and %a
-/// outside of an array), where tasks or nodes have files of their own, or where there is no file.
+/// Returns the file of such a name; nullopt if it is not known before a step begins (%s, %J, and %a
+/// outside of an array), if tasks or nodes have files of their own, or if there is no file.
 std::optional<std::string> shared_output(std::string_view name, const RunNames& run);
 
 /// Returns whether srun appends to a file that is there: with `mode`, the value of --open-mode or

@@ -11,14 +11,14 @@
 
 namespace swell::launcher {
 
-/// Sees whether the steps of a run write anything, by the sizes of the files to which all of them
-/// write: those of --output and --error, or those behind swellrun's own streams. Pipes, terminals
-/// and files of single workers are not watched.
+/// Detects whether the steps of a run write anything, by the sizes of the files to which all of
+/// them write: those of --output and --error, or those behind swellrun's own streams. Pipes,
+/// terminals and files of single workers are not watched.
 class OutputWatch {
  public:
   OutputWatch(const Options& options, const RunNames& names);
 
-  /// Whether a file has another size than at the last call.
+  /// Returns whether a file's size has changed since the last call.
   bool has_written();
 
  private:

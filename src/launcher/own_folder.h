@@ -9,17 +9,17 @@
 
 namespace swell::launcher {
 
-/// For a folder that holds no socket.
+/// The value of `below` for a folder that holds no socket.
 inline constexpr std::size_t kAnyLength = 0;
 
-/// Makes a folder for this process alone, of mode 0700, in `base` or, where that is empty, in
-/// TMPDIR. In /tmp where nothing can be made in TMPDIR, which may be one of another node, or where
-/// a socket whose path goes on with `below` bytes would have too long a path there. Removes those
-/// of the same `kind` whose processes of this user have ended.
+/// Makes a folder for this process alone, of mode 0700, in `base`; if that is empty, in TMPDIR, or
+/// in /tmp if nothing can be made in TMPDIR, which may be another node's, or if the path of a
+/// socket `below` bytes below the folder would be too long there. Removes folders of the same
+/// `kind` and user whose processes have ended.
 Result<std::string> make_own_folder(std::string_view kind, const std::string& base = {},
                                     std::size_t below = kAnyLength);
 
-/// Identity of this boot of the machine.
+/// Returns the kernel's id of this boot of the machine.
 std::string boot_id();
 
 }  // namespace swell::launcher

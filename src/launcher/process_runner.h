@@ -28,8 +28,8 @@ class ProcessRunner {
   };
 
   virtual ~ProcessRunner() = default;
-  /// Looks the program up in PATH. Its signals are as a fresh process expects them, its limit of
-  /// open files is the one that this process began with.
+  /// Looks the program up in PATH. It gets default handlers, no blocked signals, and the limit of
+  /// open files that this process began with.
   virtual Result<pid_t> start(const std::vector<std::string>& command,
                               const std::vector<std::string>& environment, How how) = 0;
   virtual void signal(pid_t pid, int number) const = 0;
@@ -37,7 +37,7 @@ class ProcessRunner {
   virtual std::string output_so_far(pid_t pid) const = 0;
   /// Returns whether no process runs.
   virtual bool none() const = 0;
-  /// Adds what is to be polled, besides SIGCHLD; then read() drains what is there.
+  /// Adds the descriptors to poll, besides SIGCHLD; read() then reads what has arrived there.
   virtual void add_to(std::vector<pollfd>& polled) const = 0;
   virtual void read() = 0;
   /// Returns the processes that have ended since the last call.

@@ -24,13 +24,13 @@ class ProfileBook {
     std::vector<int> gpus;
   };
 
-  /// Takes a report, in hexadecimal digits, as its shim sends it. Forgets the reports of
-  /// older generations; one that comes later is an error.
+  /// Takes a report, in hexadecimal digits, as its shim sends it. Forgets the reports of older
+  /// generations, and ignores those that come later.
   Result<void> add(int generation, WorkerId worker, std::string_view digits);
-  /// The profile of `generation` as JSON (core/perf/profile_json.h), with "generation", "step_s",
-  /// and "nccl" where it was sampled; nothing as long as a member has not reported. The error: the
-  /// reports make no plan. `decided`: SWELL_PLAN of the generation, or empty; its schedule is taken
-  /// where it fits the reports, and its chunks where the program says none.
+  /// Returns the profile of `generation` as JSON (core/perf/profile_json.h), with "generation",
+  /// "step_s", and "nccl" if it was sampled; nullopt until all members have reported. The error:
+  /// the reports form no plan. `decided`: SWELL_PLAN of the generation, or empty; the profile gets
+  /// its schedule if that fits, and its chunks if the program reports none.
   Result<std::optional<Json>> profile(int generation, const std::vector<Member>& members,
                                       const std::string& decided = {}) const;
 
@@ -39,13 +39,13 @@ class ProfileBook {
   std::map<WorkerId, profiler::RankProfile> reported_;
 };
 
-/// `profile` as the controller gets it: without what is for people, and where it is too large with
-/// one group for each stage and size of samples. Nothing where its plan alone is too large.
+/// Returns `profile` as the controller gets it: without "generation", "step_s" and "nccl", and if
+/// it is too large, with one group per stage and batch size. nullopt if that is too large, too.
 std::optional<Json> bounded_profile(const Json& profile, std::size_t max_bytes);
 
 std::string hex_digits(std::string_view bytes);
-/// The indexes of the GPUs of one worker, of a node's list "0-3,6"; numbered from 0 where the list
-/// does not say.
+/// Returns the indexes of one worker's GPUs, from its node's list such as "0-3,6"; counts from 0 if
+/// the list is too short.
 std::vector<int> gpus_of(const WorkerNode& node, int local, int gpus_per_worker);
 
 }  // namespace swell::launcher

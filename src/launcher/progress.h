@@ -15,27 +15,27 @@ class Progress {
  public:
   struct Settings {
     double factor = 20;       ///< usual durations without a step that count as a hang; 0: never
-    double minimum_s = 1800;  ///< a shorter pause never is; three times as much for output
+    double minimum_s = 1800;  ///< a shorter pause never counts; three times this for output
   };
   explicit Progress(Settings settings) : settings_(settings) {}
 
-  /// The programs of a generation begin, or go on in it.
+  /// Notes that the programs of a generation begin, or go on in a new generation.
   void begin(double now);
-  /// The time until now says nothing of the program: it could not make a step.
+  /// Ignores the time until `now`, in which the program could not make a step.
   void rest(double now);
-  /// A worker says how many steps the program has made; 0: it does not know.
+  /// Notes how many steps a worker says that the program has made; 0: it does not know.
   void step(double now, std::uint64_t steps);
-  /// The program has written something.
+  /// Notes that the program has written something.
   void output(double now);
 
-  /// When the training hangs if it makes no step until then; none: that cannot be judged.
+  /// Returns when the training counts as hung without a further step; nullopt: it cannot be judged.
   std::optional<double> hangs_at() const;
-  /// Whether workers have said something of late: those of a suspended job do not.
+  /// Returns whether a worker has reported lately: workers of a suspended job do not.
   bool is_heard(double now) const;
-  /// Why it hangs, for people.
+  /// Returns why the training counts as hung, as text for people.
   std::string reason(double now) const;
-  /// The program is started again. The next hang takes twice as long, since this one may have been
-  /// a pause of the program's own.
+  /// Notes that the program is started again. The next hang takes twice as long, since this one may
+  /// have been a pause that the program made on purpose.
   void restarted() { patience_ *= 2; }
 
  private:

@@ -21,8 +21,8 @@ struct WorkerNode {
   int cpus = 0;  ///< 0: not known
   int gpus = 0;
   std::string gpu_list;   ///< their indices there: "0-3"
-  int workers = 0;        ///< as many as fit
-  std::string gpu_types;  ///< where they are of several types: "a100:1,v100:1"
+  int workers = 0;        ///< number of workers that fit
+  std::string gpu_types;  ///< if they are of several types: "a100:1,v100:1"
 };
 
 /// A worker's shim, for as long as it lives: over all generations.
@@ -46,25 +46,25 @@ struct RankAssignment {
   std::vector<Seat> seats;
   int groups = 0;
   std::string plan;  ///< SWELL_PLAN: what was decided for these seats; empty: the program plans
-  int idle = 0;      ///< workers that were there and that the plan has no use for
+  int idle = 0;      ///< workers that are there and that the plan does not use
 };
 
-/// Seats for as many workers as `max_gpus` allows, filled from the first node on; for all where it
-/// allows all GPUs. Nodes that come last, and workers that come last in theirs, go without.
+/// Returns seats for as many workers as `max_gpus` allows, or for all if it allows all GPUs. Fills
+/// the nodes in order: the last nodes, and the last workers of a node, may get none.
 RankAssignment seat_workers(const std::vector<WorkerNode>& nodes, int gpus_per_worker,
                             int max_gpus);
 
-/// The largest of `sizes` that `there` GPUs allow, never below `basic`; all of them where there are
-/// no sizes.
+/// Returns the largest of `sizes` that is not above `there`, but at least `basic`; `there` if
+/// `sizes` is empty.
 int allowed_gpus(int there, int basic, const std::vector<int>& sizes);
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-/// torchrun's environment of one seat.
+/// Returns torchrun's environment of one seat.
 Environment torch_environment(const RankAssignment& assignment, const Seat& seat,
                               const std::string& master_address, int master_port);
 
-/// Which node has how many of the nodes' GPUs, for people: "4 GPUs on node1, 8 on node2".
+/// Returns how many GPUs each node has, for people: "4 GPUs on node1, 8 on node2".
 std::string describe(const std::vector<WorkerNode>& nodes);
 
 }  // namespace swell::launcher

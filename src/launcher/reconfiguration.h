@@ -37,7 +37,7 @@ struct Reconfiguration {
   int to = 0;
   Purpose purpose = Purpose::give_back;
   double since = 0;
-  double deadline = 0;  ///< live: to be called off; restart: for the workers to have left
+  double deadline = 0;  ///< live: when it is called off; restart: for workers to leave
 };
 
 /// The phase of a live switch, which the coordinator goes through in this order.
@@ -53,7 +53,7 @@ struct SwitchOutcome {
   bool lacks_room = false;             ///< a GPU had too little memory, and nothing has moved
   std::string brief;                   ///< for `swell jobs`, in few words
   std::string summary;                 ///< one line for people
-  std::vector<WorkerId> lost;          ///< whose shims did not answer the commit
+  std::vector<WorkerId> lost;          ///< workers whose shims did not answer the commit
   double stopped_s = 0;                ///< from the order to stop to the new programs' first step
   Json details = Json::object();       ///< for --swell-events: bytes by path, times
 
@@ -87,7 +87,7 @@ enum class SwitchEnd {
   lent_left,       ///< workers had left before it failed: there is no way back
   state_released,  ///< it failed between its chunks: the old generation's state is gone
   silent,          ///< the old programs stopped answering
-  lacks_room,      ///< the next programs do not fit beside the old ones: a restart may do
+  lacks_room,      ///< the next programs do not fit beside the old ones: a restart may help
   trains_on,       ///< the old generation trains on
 };
 
@@ -107,7 +107,7 @@ class SwitchProgress {
   bool let_go() noexcept { return !std::exchange(has_let_go_, true); }
   bool has_let_go() const noexcept { return has_let_go_; }
 
-  /// The switch would use GPUs that are to go back.
+  /// Notes that the switch would use GPUs that must go back.
   void outdate() noexcept { is_outdated_ = true; }
   bool is_outdated() const noexcept { return is_outdated_; }
 
@@ -115,7 +115,7 @@ class SwitchProgress {
   bool call_off(CallOffCause cause, std::string why);
   const std::optional<CalledOff>& called_off() const noexcept { return called_off_; }
 
-  /// Returns what the switch has left. `all_listen`: its programs could be restarted.
+  /// Returns the state that the switch leaves. `all_listen`: its programs could be restarted.
   SwitchEnd end(const SwitchOutcome& outcome, Purpose purpose, bool all_listen) const;
 
  private:

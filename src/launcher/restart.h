@@ -15,7 +15,7 @@ namespace swell::launcher {
 /// generation start once all have left. Pure.
 class Restart {
  public:
-  /// `before`: what is gone back to where no worker leaves, for a growth or a user's signal. None:
+  /// `before`: the phase to return to if no worker leaves, for a growth or a user's signal. None:
   /// the workers must leave.
   explicit Restart(Reconfiguration what, std::optional<Running> before = std::nullopt)
       : what_(what), before_(std::move(before)) {}
@@ -23,27 +23,27 @@ class Restart {
   const Reconfiguration& what() const noexcept { return what_; }
   double deadline() const noexcept { return what_.deadline; }
   void shorten(double deadline) noexcept { what_.deadline = std::min(what_.deadline, deadline); }
-  /// Some have left, or are killed: the others have until `deadline`.
+  /// Gives workers until `deadline`, since others have left or are killed.
   void extend(double deadline) noexcept { what_.deadline = deadline; }
 
   /// Returns whether the workers train on if none of them leaves.
   bool may_return() const noexcept { return before_.has_value(); }
   void must_leave() noexcept { before_.reset(); }
-  /// Returns what is gone back to. REQUIRES: may_return().
+  /// Returns the phase to return to. REQUIRES: may_return().
   Running take_before() { return std::move(*before_); }
 
-  /// Workers leave because one was killed or died, not as they were asked to.
+  /// Notes that workers leave because one was killed or died, not because they were asked to.
   void force() noexcept { is_forced_ = true; }
   bool is_forced() const noexcept { return is_forced_; }
 
   /// How a program ended after it was asked to leave.
   struct Answer {
-    bool is_clean = true;    ///< as one that leaves, or that is killed
+    bool is_clean = true;    ///< as after a request to leave, or after KILL
     bool by_signal = false;  ///< it died of the signal by which it was asked
   };
-  /// A worker has left.
+  /// Notes that a worker has left.
   void left(const Exit& exit, Answer answer) noexcept;
-  /// Returns whether the user has not been told of a program that ended with an error.
+  /// Returns true at its first call only: the user is told of one program that ended with an error.
   bool tells_of_bad_exit() noexcept { return !std::exchange(told_of_bad_exit_, true); }
 
  private:

@@ -43,15 +43,15 @@ struct RunState {
   bool are_ready(const RankAssignment& next) const;
   /// Returns whether each worker of `next` has a rank already.
   bool covers(const RankAssignment& next) const;
-  /// Returns whether lent GPUs are part of the generation, and nobody has asked them back.
+  /// Returns whether lent GPUs are part of the generation, and have not been asked back.
   bool trains_on_lent() const;
   /// Returns whether the generation has, or had, lent GPUs: they may have gone back since.
   bool lent_took_part() const;
-  /// Returns whether lent GPUs that are up wait for others that are not, so that one growth does
-  /// for all. The others may never come up, for example if a node's TaskProlog hangs.
+  /// Returns whether lent GPUs that are up wait for others that are not, so that one growth
+  /// includes all. The others may never come up, for example if a node's TaskProlog hangs.
   bool waits_for_stragglers() const;
-  /// Returns when the first companion that takes part and is given back must be free; none: none
-  /// is.
+  /// Returns when the first companion that takes part and is given back must be free; nullopt:
+  /// there is no such companion.
   std::optional<double> drain_by() const;
 };
 

@@ -13,7 +13,7 @@ namespace swell::launcher {
 struct Failure {
   WorkerId worker;
   Exit exit;
-  bool on_lent = false;  ///< the worker's GPUs; they may be back before it is decided
+  bool on_lent = false;  ///< the worker had lent GPUs, which may be back by `decide_by`
   double decide_by = 0;
 };
 
@@ -22,20 +22,20 @@ struct Running {
   double since = 0;
   std::optional<Failure> failure;
   bool has_begun = false;       ///< live mode: its programs train with state that can be moved
-  bool awaits_runtime = false;  ///< live mode: they may still say hello to their keepers
-  /// Live mode: the next programs do not fit a GPU beside these, which write their state as they
-  /// leave: growth restarts them.
+  bool awaits_runtime = false;  ///< live mode: they may still connect to their keepers
+  /// Live mode: a GPU has no memory for the next programs beside these. Since these write their
+  /// state as they leave, a growth restarts them.
   bool lacks_room = false;
   /// GPUs go back, and some workers have ended by themselves. Workers still running
   /// at `ask_at` are asked to leave, until `leave_by`.
   std::optional<double> ask_at = std::nullopt;
   double leave_by = 0;
   std::string not_begun = {};  ///< live mode: why the programs were told to leave instead
-  double not_begun_by = 0;     ///< where that is so: for all to have left
-  /// Workers that might have stayed did not leave in time. An exit until then is a late one.
+  double not_begun_by = 0;     ///< deadline for all to leave if `not_begun` is set
+  /// Set if workers did not leave for a resize that was given up: until when they may leave late.
   std::optional<double> late_until = std::nullopt;
   bool was_resized = false;  ///< just before; a failure soon after restarts the program once
-  /// A user's signal spoiled a switch: its programs may be ending, and nothing else changes them.
+  /// Set if a user's signal made a switch fail: until then programs may end; nothing else changes.
   std::optional<double> settles_at = std::nullopt;
 };
 

@@ -27,18 +27,18 @@ class RuntimeHost {
     /// Called likewise when a program takes a generation over.
     std::function<void(std::uint64_t generation, pid_t program)> on_adopted;
   };
-  /// Removes what shims of this user that were killed left in the folder, too.
+  /// Also removes the folders that killed shims of this user have left there.
   static Result<std::unique_ptr<RuntimeHost>> start(const Options& options);
   ~RuntimeHost();
 
-  /// Has the program that trains leave at its next step: swell_step() says SWELL_STOP. False: no
-  /// program trains here.
+  /// Has the program that trains leave at its next step: swell_step() returns SWELL_STOP. Returns
+  /// false if no program trains here.
   bool ask_to_stop() const;
   /// The step of the training whose program runs here; 0: there is none.
   std::uint64_t step() const { return keeper_->step(); }
-  /// Seconds since it was made; 0: not known.
+  /// Seconds since that step was made; 0: not known.
   double step_age_s() const { return keeper_->step_age_s(); }
-  /// As the keeper's; `generation` is the runtime's.
+  /// See Keeper::offer_next(); `generation` is the runtime's.
   bool offer_next(std::uint64_t generation, runtime::Variables variables, bool none_is_new) const {
     return keeper_->offer_next(generation, std::move(variables), none_is_new);
   }

@@ -24,8 +24,8 @@
 
 namespace swell::launcher {
 
-/// The task of a step (swell-worker): starts the program when swellrun says so, and again; stays
-/// behind when the program leaves; ends it when swellrun is gone.
+/// The task of a step (swell-worker): starts the program each time that swellrun says so, stays
+/// when the program leaves, and ends it if swellrun is gone.
 class Shim {
  public:
   struct Options {
@@ -44,8 +44,8 @@ class Shim {
   Shim(Options options, std::unique_ptr<control::Client> client, Descriptor signals)
       : options_(std::move(options)), client_(std::move(client)), signals_(std::move(signals)) {}
 
-  /// Until swellrun has no more to do or is gone. @return the shim's wait status: how the program
-  /// ended.
+  /// Runs until swellrun has no more work or is gone. @return the shim's wait status: how the
+  /// program ended.
   int run();
 
  private:
@@ -57,9 +57,9 @@ class Shim {
     HeldPort port;  ///< MASTER_PORT where this worker has rank 0; held while the program runs
     int restart_signal = 0;
     bool listens = false;                 ///< it handles the restart signal
-    bool keeps_signal = false;            ///< that came before it did
+    bool keeps_signal = false;            ///< a restart signal came before its handler
     bool heard_signal = false;            ///< the restart signal has come from Slurm
-    std::chrono::milliseconds pause{20};  ///< between two looks for its handler, at first
+    std::chrono::milliseconds pause{20};  ///< first interval of looks for its handler
     Clock::time_point next_look = Clock::now() + pause;
     /// The variables that the program was given, as long as the shim looks for a launcher among its
     /// child processes; empty: it does not look.
@@ -78,10 +78,10 @@ class Shim {
   void signal_program(Run& one, int signal);
   int looks_in_ms() const;
 
-  /// Tells once of each program when it handles the restart signal, and gives it one that was kept
-  /// back.
+  /// Tells the agent, once for each program, that it handles the restart signal, and sends the
+  /// program a signal that was kept back.
   bool look();
-  /// Tells once where the program is a launcher, and has started workers of its own.
+  /// Tells the agent, once, if the program is a launcher that has started workers of its own.
   bool look_within(int generation, Run& one);
   bool start_program(const control::WorkerStart& start);
 
@@ -92,21 +92,21 @@ class Shim {
   /// Tells the agent what programs have reported. The runtime's generations begin with 1.
   bool pass_reports();
 
-  /// A program trains `generation` from now on. Where one stays, it was the generation's before: to
-  /// the agent, that one's has ended. The process that trains may be a descendant of the one that
-  /// was started.
+  /// Notes that a program trains `generation` from now on. If the program of the generation before
+  /// stays for it, the agent is told that it has ended there. The process that trains may be a
+  /// descendant of the one that was started.
   bool take_over(int generation);
 
   /// Tells the program that the generation for which it was to stay was cancelled.
   bool withdraw_staying(int signal);
-  /// Takes what programs have said, and passes numbers of workers on.
+  /// Reads what programs have reported, and passes their numbers of workers on to the agent.
   bool pass_sizes();
   bool reports_steps() const { return options_.local_rank == 0 && !runs_.empty(); }
-  /// Tells how many steps the program has made, and from time to time that this worker is there:
-  /// one worker of each node and allocation does.
+  /// Tells the agent how many steps the program has made, and from time to time that this worker is
+  /// alive: one worker of each node and allocation does so.
   bool report_steps();
 
-  /// The pid of a program that is not this generation's; 0: there is none.
+  /// Returns the pid of a running program of another generation; 0: there is none.
   pid_t beside(int generation) const;
   bool reap();
   void end_programs();
@@ -138,7 +138,7 @@ class Shim {
     Clock::time_point next_look, next_report;
   } steps_;
   int status_ = 0;
-  int ended_ = 0;  ///< programs
+  int ended_ = 0;  ///< number of programs that have ended
   bool asked_to_leave_ = false;
 };
 

@@ -21,22 +21,22 @@ class SignalRecord {
   };
   explicit SignalRecord(Settings settings) : settings_(settings) {}
 
-  /// Slurm sent it to the job's own step. Returns false if another worker reported the same one.
+  /// Notes that Slurm sent it to the job's own step. Returns false if another worker reported it.
   bool sent(double now, int signal);
   /// Returns the signals that were sent less than `seconds` ago.
   std::vector<int> sent_within(double seconds, double now) const;
   /// Returns the signals that were sent at `since` or later.
   std::vector<int> sent_since(double since) const;
-  /// Returns the signal for which a program ended so; 0: none. It died of the signal, or ended
-  /// with an error soon after one that is to end programs.
+  /// Returns the signal because of which a program ended with `exit`; 0: none. It died of the
+  /// signal, or ended with an error soon after a signal that usually ends programs.
   int cause_of(const Exit& exit, double now) const;
   /// Returns whether the program left for a resize, by the exit code that its owner has named.
   bool is_leave(const Exit& exit) const;
   /// Returns whether the program died of the restart signal.
   bool is_restart(const Exit& exit) const;
 
-  /// No program could answer the signal: the next ones are sent it. The restart signal and TERM
-  /// are answered otherwise.
+  /// Keeps a signal that no program could answer: the next ones are sent it. The restart signal and
+  /// TERM are handled elsewhere.
   void miss(int signal);
   bool has_missed() const noexcept { return !missed_.empty(); }
   void forget_missed() noexcept { missed_.clear(); }

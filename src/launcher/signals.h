@@ -12,15 +12,15 @@ namespace swell::launcher {
 /// never notice it, their shim does.
 inline constexpr int kQuietSignal = SIGURG;
 
-/// Whether programs mostly end for it, and some after they have written a checkpoint. TERM, by
-/// which Slurm announces the job's end, is not among them.
+/// Returns whether most programs end on this signal, some of them after writing a checkpoint. Not
+/// TERM, by which Slurm announces the job's end.
 constexpr bool is_end_signal(int signal) {
   return signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
 }
 
-/// USR1, SIGUSR1 or 10.
+/// Reads "USR1", "SIGUSR1" or "10".
 std::optional<int> signal_from(std::string_view text);
-/// "USR1"; the number where it has no name.
+/// Returns a name such as "USR1"; the number if the signal has no name.
 std::string signal_name(int number);
 
 }  // namespace swell::launcher

@@ -15,13 +15,13 @@ class SpooledInput {
  public:
   static constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
 
-  /// Reads to the end, which must come within the time. The error says why not: more than
-  /// kMaxBytes, or no end.
+  /// Reads `fd` to its end, which must come within `timeout_s`. The error says why it cannot: more
+  /// than kMaxBytes, or no end.
   static Result<SpooledInput> read_from(int fd, double timeout_s);
 
-  /// A new descriptor at the beginning, closed by exec.
+  /// Returns a new descriptor, at the beginning of the input and closed by exec.
   Descriptor open() const;
-  /// In the child that is to be the program. Safe after fork().
+  /// Replaces standard input, in the child that becomes the program. Safe after fork().
   void become_standard_input() const;
 
  private:
@@ -31,13 +31,13 @@ class SpooledInput {
 
 /// How swellrun treats its own standard input.
 struct InputPlan {
-  std::optional<SpooledInput> spooled;  ///< given to every step; none: srun's own way
+  std::optional<SpooledInput> spooled;  ///< given to every step; none: srun handles the input
   std::string no_growth;                ///< not empty: why the program cannot be started again
 };
 
-/// `option`: the value of srun's --input, where it is given. A file, and a pipe whose writers have
-/// ended, are read; what a terminal or another pipe says goes to the first program alone, through
-/// srun. Nothing is read from those.
+/// `option`: the value of srun's --input, if given. Reads a file, or a pipe whose writers have
+/// ended. Does not read a terminal or another pipe: srun passes what they say to the first program
+/// alone.
 InputPlan plan_input(const std::optional<std::string>& option, int standard_input);
 
 }  // namespace swell::launcher

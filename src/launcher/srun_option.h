@@ -13,7 +13,7 @@ struct SrunOption {
     each,      ///< given to the step of every allocation
     basic,     ///< given to the basic demand's step only: it chooses or limits what is allocated
     layout,    ///< read: how many workers, with what, where
-    left_out,  ///< cannot be done for the program, which a worker starts: not passed on
+    left_out,  ///< useless, since a worker starts the program: not passed on
     plain      ///< has no meaning for workers of swellrun: everything is left to srun
   };
   char letter = 0;  ///< 0: it has a long name only
@@ -25,7 +25,7 @@ struct SrunOption {
 /// Every option of srun from 22.05 to 26.05 that concerns a step or may stand before the program.
 std::span<const SrunOption> srun_options();
 
-/// By exact name or by a beginning that only one has, as getopt_long() does; null: unknown.
+/// Finds an option by its name or an unambiguous prefix, as getopt_long() does; null: unknown.
 const SrunOption* find_option(std::string_view long_name);
 const SrunOption* find_option(char letter);
 

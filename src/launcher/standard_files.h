@@ -6,9 +6,9 @@
 
 namespace swell::launcher {
 
-/// Opens /dev/null in place of standard input, output or error that is closed. A socket would have
-/// its number otherwise, and what is printed would be sent there. Returns whether standard output
-/// was open: what is printed there is lost otherwise.
+/// Opens /dev/null in place of standard input, output or error if it is closed. Otherwise a socket
+/// could get its number, and printed text would be sent there. Returns whether standard output was
+/// open; if it was not, what is printed there is lost.
 inline bool open_standard_files() noexcept {
   const bool has_output = fcntl(STDOUT_FILENO, F_GETFD) >= 0;
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})

@@ -16,8 +16,8 @@
 
 namespace swell::launcher {
 
-/// The sruns that run shims. An srun of the job's own that failed before the first program began,
-/// since a slurmd or slurmctld was away, is launched again. `now`: seconds of one clock.
+/// Runs the sruns that run shims. An srun of the job's own that failed before the first program
+/// began, because a slurmd or slurmctld was away, is launched again. `now`: seconds of one clock.
 class StepLauncher {
  public:
   struct Settings {
@@ -35,33 +35,33 @@ class StepLauncher {
         ended_(std::move(ended)),
         say_(std::move(say)) {}
 
-  /// Launches the steps of one allocation; those of the job's own wait for a slurmctld that was
-  /// started just now. The first of these has standard input.
+  /// Launches the steps of one allocation. If slurmctld was started just now, the job's own steps
+  /// wait for it. The first of these has standard input.
   void start(JobId job, std::vector<Command> commands, double now);
-  /// Goes on after a process that has ended; false: it is another part's. `may_begin_again`: no
-  /// program has begun, so that nobody has missed anything yet.
+  /// Handles a process that has ended. Returns false if another part started it. `may_begin_again`:
+  /// no program has begun, so that a new launch loses nothing.
   bool take(const ProcessRunner::Ended& ended, bool may_begin_again, double now);
-  /// The time of the next launch_due(); nothing: no launch waits.
+  /// Returns when launch_due() is due; nullopt: no launch waits.
   std::optional<double> deadline() const;
   void launch_due(double now);
-  /// Launches nothing any more: the run has ended.
+  /// Prevents further launches, since the run has ended.
   void stop();
 
   bool runs(JobId job) const;
   std::vector<JobId> companions() const;
   /// Kills the sruns of companions.
   void kill_companions() const;
-  /// Signals every srun, and kills what asks for slurmctld: at the end of the run.
+  /// At the end of the run: signals every srun, and kills the scontrols that ask about slurmctld.
   void end(int signal) const;
 
  private:
   struct Step {
     JobId job = 0;
     Command command;
-    bool foreground = false;  ///< of the job's own the first, which has standard input
+    bool foreground = false;  ///< the job's own first step, which has standard input
     int launches = 1;
   };
-  /// An srun that failed, until it is seen whether slurmctld went away meanwhile.
+  /// An srun that failed, until it is known whether slurmctld was away meanwhile.
   struct Failed {
     Step step;
     Exit exit;
@@ -80,8 +80,8 @@ class StepLauncher {
   Say say_;
   const std::time_t began_ = std::time(nullptr);
   std::map<pid_t, Step> steps_;
-  std::vector<std::pair<double, Step>> waiting_;  ///< for their launch, and until when
-  std::map<pid_t, Failed> failed_;                ///< by the scontrol that asks
+  std::vector<std::pair<double, Step>> waiting_;  ///< with the times of their launches
+  std::map<pid_t, Failed> failed_;                ///< by pid of the scontrol that asks
   bool is_over_ = false;
 };
 

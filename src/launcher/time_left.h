@@ -15,10 +15,10 @@ struct TimeLeft {
   std::optional<double> seconds;  ///< none: without a limit
 };
 
-/// Asks Slurm for it. Only numbers come back, and no text of a user's.
+/// Returns a command that prints the job's time left: numbers only, no text that a user chose.
 std::vector<std::string> time_left_command(JobId job);
 
-/// Reads the output of that command; nothing: it does not say.
+/// Reads the output of that command; nullopt if it does not say.
 std::optional<TimeLeft> read_time_left(const std::string& output, JobId job);
 
 }  // namespace swell::launcher

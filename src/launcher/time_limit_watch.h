@@ -13,20 +13,20 @@ namespace swell::launcher {
 /// often as the end comes near. `now`: seconds of one clock.
 class TimeLimitWatch {
  public:
-  /// Called with what is known of the job's end, in seconds of the same clock; nothing: it has no
-  /// limit.
+  /// Called with the time of the job's end, in seconds of the same clock, as far as it is known;
+  /// nullopt: it has no limit.
   using Ends = std::function<void(std::optional<double>)>;
   /// `before_end_s`: how long before its end the job wants to be told; 0: never, and nothing is
   /// asked.
   TimeLimitWatch(JobId job, double before_end_s, ProcessRunner& runner, Ends ends)
       : job_(job), before_end_s_(before_end_s), runner_(runner), ends_(std::move(ends)) {}
 
-  /// The time of the next look(); nothing: none is due.
+  /// Returns when look() is due; nullopt: never.
   std::optional<double> deadline() const;
   void look(double now);
-  /// Goes on after a process that has ended; false: it is another part's.
+  /// Handles a process that has ended. Returns false if another part started it.
   bool take(const ProcessRunner::Ended& ended, double now);
-  /// Kills what asks, at the end of the run.
+  /// Kills the command that asks Slurm, at the end of the run.
   void kill() const;
 
  private:

@@ -22,16 +22,16 @@ class WorkerConnections {
   bool knows(int node) const { return nodes_.contains(node); }
   /// REQUIRES: it knows the node.
   const WorkerNode& node(int id) const { return nodes_.at(id); }
-  /// All nodes so far, by id: those of companions that have left, too.
+  /// Returns all nodes so far, by id, also those of companions that have left.
   const std::map<int, WorkerNode>& nodes() const noexcept { return nodes_; }
 
   std::optional<WorkerId> worker(Connection connection) const;
   std::optional<Connection> connection(WorkerId worker) const;
-  /// Whether another connection is the worker's, from a task of the same step of Slurm's: two tasks
-  /// have one number. REQUIRES: it knows the worker's node.
+  /// Returns whether the worker has another connection from a task of the same Slurm step: then two
+  /// tasks have one number. REQUIRES: it knows the worker's node.
   bool is_taken(WorkerId worker, Connection connection, JobId step) const;
-  /// The worker has this connection from now on. @return its connection before, if that was another
-  /// one: a step that was launched again has replaced its worker. REQUIRES: it knows the node.
+  /// Gives the worker this connection. @return its connection before, if that was another one: a
+  /// step that was launched again has replaced its worker. REQUIRES: it knows the node.
   std::optional<Connection> connect(WorkerId worker, Connection connection, JobId step);
   /// Returns the worker whose connection it was.
   std::optional<WorkerId> disconnect(Connection connection);
@@ -44,7 +44,7 @@ class WorkerConnections {
   std::map<int, WorkerNode> nodes_;
   std::map<WorkerId, Connection> connections_;
   std::map<Connection, WorkerId> workers_;
-  /// Allocation and Slurm's number of the step that each is a task of.
+  /// The allocation and Slurm's number of the step to which each worker's task belongs.
   std::map<WorkerId, std::pair<JobId, JobId>> steps_;
 };
 

@@ -18,14 +18,14 @@ struct WorkerState {
   bool present = false, ready = false, running = false;
   int listens = -1;  ///< the newest generation whose program here handles the restart signal
   double listens_since = 0;
-  bool ended_well = false;  ///< its last program, with 0
+  bool ended_well = false;  ///< its last program ended with 0
 };
 
 /// The workers of a run, and the programs that they run.
 class WorkerTable {
  public:
-  /// Programs that run and are not of the generation that trains, by generation, and when they are
-  /// killed: of a switch under way, or left over by one.
+  /// Running programs of other generations than the one that trains, and when they are killed: they
+  /// belong to a switch under way, or were left over by one.
   using Others = std::map<std::pair<int, WorkerId>, double>;
 
   /// Adds the worker if it is not known.
@@ -45,8 +45,8 @@ class WorkerTable {
   bool run_on(const std::vector<WorkerNode>& nodes) const;
   /// Returns how many programs of `generation`, which trains, do not handle the restart signal.
   std::size_t deaf(int generation) const;
-  /// Returns whether a program of `generation` that runs has handled the restart signal for so many
-  /// seconds since `since`.
+  /// Returns whether a running program of `generation` has handled the restart signal for at least
+  /// `seconds`, counted from `since` at the earliest.
   bool one_listened(double seconds, int generation, double since, double now) const;
 
  private:
