@@ -36,7 +36,7 @@ constexpr double kOutputLook_s = 5;
 
 constexpr double kFirstMessageSeconds = 10;  // for a worker to say who it is
 constexpr int kMaxRefusalLines = 5;
-constexpr std::size_t kMaxLeftOutLines = 5;  // variables that are named
+constexpr std::size_t kMaxLeftOutLines = 5;  // variables named to the user
 constexpr std::size_t kMaxEnvironment = 40 * 1024, kMaxLiveEnvironment = 14 * 1024;
 
 double now() {
@@ -51,7 +51,7 @@ bool is_live(const Agent::Setup& setup) {
 bool can_start_again(const Agent::Setup& setup) {
   if (!setup.input->no_growth.empty()) return false;
   if (setup.input->spooled || setup.options.input == "none") return true;
-  struct stat input {};  // /dev/null and terminals have more
+  struct stat input {};  // a terminal and /dev/null can be read on
   return fstat(STDIN_FILENO, &input) != 0 || S_ISCHR(input.st_mode);
 }
 
@@ -78,7 +78,7 @@ GenerationMachine::Settings settings_for(const Agent::Setup& setup) {
   if (!can_start_again(setup)) settings.hang.factor = 0;
   settings.never_grows = setup.basic.no_growth;
   if (setup.elastic && settings.never_grows.empty()) settings.never_grows = setup.input->no_growth;
-  // The controller hears of a job and of its agent at about the same time, and decides at once.
+  // The controller hears of a job and its agent at about the same time, and may offer GPUs at once.
   settings.first_wait_s = setup.options.first_wait_s;
   settings.first_offer_s = settings.live ? std::min(kFirstOffer_s, settings.first_wait_s) : 0;
   return settings;
@@ -89,8 +89,8 @@ double look_period_s(const Progress::Settings& hang) {
   return hang.factor > 0 ? std::clamp(hang.minimum_s / 20, 0.2, kOutputLook_s) : 0;
 }
 
-/// The job's own variables; what is left out is said. A plan and what describes the run share a
-/// message with them.
+/// Returns the job's own variables, and tells the user which ones are left out. Their size is
+/// limited, since the message also holds the plan and the run's variables.
 Environment environment_for(const Agent::Setup& setup) {
   std::vector<std::string> left_out;
   Environment kept =
@@ -171,7 +171,7 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup, AgentParts parts) {
       new Agent(std::move(setup), std::move(settings), std::move(parts.processes)));
   if (!agent->setup_.options.events_file.empty()) {
     const std::string& path = agent->setup_.options.events_file;
-    // A FIFO that nobody reads is an error here, and would be waited for below.
+    // Opening a FIFO that nobody reads fails here; opening it as a stream below would block.
     const Descriptor file(
         open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0666));
     if (file) agent->events_.open(path, std::ios::app);
@@ -200,7 +200,7 @@ Result<std::unique_ptr<Agent>> Agent::start(Setup setup, AgentParts parts) {
   const BasicWorkers& basic = agent->setup_.basic;
   int on_one_node = 0;
   for (const WorkerNode& node : basic.nodes) on_one_node = std::max(on_one_node, node.workers);
-  // For a job that was submitted for its `min`, only the controller knows a factor's base.
+  // If the job has `min=`, only the controller knows the GPUs that a factor of max= multiplies.
   const control::ElasticSpec& spec = agent->setup_.spec;
   const int most_asked =
       saturated_int(saturating_product(basic.gpus, spec.min_gpus ? spec.kMaxLowering : 1));
@@ -297,9 +297,9 @@ void Agent::take_signals() {
       machine_.handle(now(), event::Signalled{static_cast<int>(info.ssi_signo)});
 }
 
-/// Gives all companions back where Slurm suspends the job: it sends TSTP to each process and stops
-/// it 2 s later. A srun that is stopped keeps Slurm from ending its step for longer than
-/// UnkillableStepTimeout, at which Slurm drains the node: those of companions are killed before.
+/// Gives all companions back if Slurm suspends the job: it sends TSTP to each process, and STOP 2 s
+/// later. A stopped srun would keep Slurm from ending its step, and after UnkillableStepTimeout
+/// Slurm drains the node. So the sruns of companions are killed before.
 void Agent::prepare_to_stop(bool is_slurm) {
   if (!is_slurm) {  // a terminal's ^Z
     raise(SIGSTOP);
@@ -323,7 +323,7 @@ void Agent::take_server_events() {
       machine_.handle(now(), event::Lost{*worker});
     } else if (event.kind == control::Server::Event::Kind::dropped) {
       say_dropped(event);
-      // The run would wait for ever for what such a message says.
+      // Without the content of such a message the run would wait for ever.
       if (event.type == control::WorkerExit::type || event.type == control::WorkerRuntime::type)
         server_->close(event.connection);
     } else if (const auto* hello = std::get_if<control::WorkerHello>(&event.message)) {
@@ -354,10 +354,10 @@ void Agent::take_server_events() {
   }
 }
 
-/// Lets a shim in, or ends its step where it cannot be used.
+/// Accepts a shim, or ends its step if it cannot be used.
 void Agent::greet(const control::Server::Event& event, const control::WorkerHello& hello) {
   const WorkerId worker{hello.group, hello.local_rank};
-  // Shims that come up too late are let go at once.
+  // Shims that come up too late are disconnected at once.
   if (ending_.code || !workers_.knows(worker.node) ||
       leaving_.contains(workers_.node(worker.node).job))
     return server_->close(event.connection);
@@ -378,14 +378,14 @@ void Agent::greet(const control::Server::Event& event, const control::WorkerHell
     refuse(worker, why, why);
     return server_->close(event.connection);
   }
-  // Where the step was launched again, what is left of the first one is let go.
+  // If the step was launched again, the connection of its first launch is closed.
   if (const auto before = workers_.connect(worker, event.connection, hello.step))
     server_->close(*before);
   machine_.handle(now(),
                   event::Hello{worker, hello.host, hello.port, hello.step, hello.one_program});
 }
 
-/// Training goes on without a message that cannot be read; the first few of a run are said.
+/// Reports the first few messages that cannot be read. Training goes on without them.
 void Agent::say_dropped(const control::Server::Event& event) {
   const auto* dropped = std::get_if<control::Refused>(&event.message);
   if (dropped == nullptr || dropped_left_ <= 0) return;
@@ -415,7 +415,7 @@ void Agent::tell(control::Message message) {
 void Agent::refuse(WorkerId worker, const std::string& why, const std::string& misfit) {
   const JobId job = workers_.node(worker.node).job;
   if (!refused_.insert(job).second) return;
-  if (misfit.empty() || job == setup_.hello.job) say(why);  // the machine says why others go back
+  if (misfit.empty() || job == setup_.hello.job) say(why);  // of companions the machine says it
   machine_.handle(now(), event::StepEnded{job, {1, 0}, misfit});
 }
 
@@ -424,7 +424,7 @@ void Agent::take_controller_messages() {
   for (const std::string& line : link_->take_news()) say(line);
   for (const control::Message& message : link_->take()) {
     if (const auto* grow = std::get_if<control::Grow>(&message)) {
-      // srun ends at once in a folder that is gone, on any node.
+      // srun fails at once if its working folder is gone, on any node.
       if (std::error_code gone; std::filesystem::current_path(gone).empty() && gone)
         machine_.handle(now(), event::GrowsNoMore{"the working folder is gone"});
       machine_.handle(now(), *grow);
@@ -453,7 +453,7 @@ void Agent::step_ended(JobId job, const Exit& exit) {
   machine_.handle(now(), event::StepEnded{job, exit});
 }
 
-/// Where the last look was long ago, this process was stopped, and so was the job.
+/// If the last look was long ago, this process was stopped, and so was the job.
 void Agent::look_at_output(double now) {
   OutputLook& look = output_look_;
   if (look.period_s <= 0 || now < look.last + look.period_s) return;

@@ -28,13 +28,13 @@ double seconds_in(const action::Note& note, const char* part) {
   return seconds ? *seconds : 0;
 }
 
-/// The step behind which the old programs of a switch stopped.
+/// Returns the step after which the old programs of a switch stopped; 0: not known.
 std::uint64_t step_in(const action::Note& note) {
   const auto step = note.details.integer_at("step", 0, std::numeric_limits<std::int64_t>::max());
   return step ? static_cast<std::uint64_t>(*step) : 0;
 }
 
-/// For the history: nothing where training did not stand still.
+/// Returns the entry for the history; nullopt if training did not stand still.
 std::optional<control::Switched> switched_in(const action::Note& note) {
   const bool is_live = note.event == "switch-committed";
   const auto stopped = note.details.number_at("stopped_s", 0, 1e9);

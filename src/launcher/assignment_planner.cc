@@ -41,7 +41,7 @@ RankAssignment AssignmentPlanner::next(const RunState& run) const {
   if (wanted_ && (wanted_->gpu_count() == basic || runs_on(basic, wanted_->gpu_count())))
     if (auto assignment = seat_by_plan(*wanted_, nodes, settings_.gpus_per_worker))
       return *assignment;
-  // The running plan is still good where no worker comes or goes.
+  // The running plan is still good if no worker comes or goes.
   if (!run.assignment.plan.empty())
     if (const auto running = plan::Plan::parse(run.assignment.plan); running)
       if (auto assignment = seat_by_plan(*running, nodes, settings_.gpus_per_worker);

@@ -28,7 +28,7 @@ void no_growth(BasicWorkers& basic, std::string why) {
   if (basic.no_growth.empty()) basic.no_growth = std::move(why);
 }
 
-/// The nodes that -w, -x, -r and -N leave of the job's.
+/// Returns the nodes of the job that -w, -x, -r and -N leave.
 Result<Shares> chosen_nodes(const Options& options, const Shares& all) {
   for (const std::string& name : options.node_list)
     if (std::none_of(all.begin(), all.end(),
@@ -42,7 +42,7 @@ Result<Shares> chosen_nodes(const Options& options, const Shares& all) {
   if (static_cast<int>(chosen.size()) < least)
     return Error(fmt::format("asked for {}, and {} of the job's {} are left",
                              count_of(least, "node"), chosen.size(), all.size()));
-  // Named nodes come first; the job's order stays.
+  // If -N allows fewer nodes, those of -w are kept first; the job's order stays.
   const auto is_named = [&](const NodeShare& one) { return contains(options.node_list, one.node); };
   auto surplus = static_cast<std::ptrdiff_t>(chosen.size()) - most;
   for (const bool named : {false, true})
@@ -54,7 +54,7 @@ Result<Shares> chosen_nodes(const Options& options, const Shares& all) {
   return chosen;
 }
 
-/// Leaves each node `there` of its GPUs, of which Slurm chooses any.
+/// Reduces the node's GPUs to `there`; Slurm chooses which of them.
 void take_gpus(NodeShare& share, int there) {
   if (share.gpus == there) return;
   share.gpus = there;
@@ -62,7 +62,7 @@ void take_gpus(NodeShare& share, int there) {
   share.gpu_types.clear();
 }
 
-/// The GPUs that --gpus-per-node and --gpus leave.
+/// Reduces `shares` to the GPUs that --gpus-per-node and --gpus leave.
 Result<void> choose_gpus(const Options& options, Shares& shares) {
   for (NodeShare& share : shares) {
     if (!options.gpus_per_node || options.no_gpus) break;
@@ -83,7 +83,7 @@ Result<void> choose_gpus(const Options& options, Shares& shares) {
   return {};
 }
 
-/// How many workers each node has where they do not share the GPUs evenly: as srun lays out tasks.
+/// Returns each node's number of workers if they share GPUs unevenly, as srun lays out tasks.
 std::vector<int> spread(const Options& options, Shares& shares, int workers) {
   if (workers < static_cast<int>(shares.size())) shares.resize(static_cast<std::size_t>(workers));
   const int nodes = static_cast<int>(shares.size());

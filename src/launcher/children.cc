@@ -24,8 +24,8 @@ std::string the_end_of(std::string output) {
   return output;
 }
 
-/// In the child. The threads of this process may hold any lock, so nothing is called that could
-/// wait for one.
+/// Runs in the child. Threads of the parent may have held any lock during fork(), so nothing is
+/// called that could wait for one.
 [[noreturn]] void become(const std::vector<char*>& argv, const std::vector<char*>& envp,
                          Children::How how, int input, int output, int telling) {
   if (!how.foreground) setpgid(0, 0);
@@ -152,7 +152,7 @@ Result<std::string> Children::output_of(const std::vector<std::string>& command,
   for (;;) {
     std::vector<pollfd> polled;
     children.add_to(polled);
-    // The pipe's end is the usual sign; the short time is for a child that closed it and lives on.
+    // Usually the pipe's end shows that the child ends; the timeout is for one that closed it.
     poll(polled.data(), polled.size(), polled.empty() ? 5 : 50);
     children.read();
     for (Ended& ended : children.reap()) {

@@ -30,9 +30,9 @@ std::string on_nodes(std::string_view types, std::size_t nodes) {
   return all;
 }
 
-/// Returns a step's GPU option for its `nodes`. Where other nodes of the job have other numbers,
-/// Slurm refuses --gres to those with more GPUs a node than the job has on the average;
-/// select/linear, where no job is so, does not know --gpus.
+/// Returns a step's GPU option for its `nodes`. If the job's nodes have different numbers of GPUs,
+/// Slurm refuses --gres on nodes with more GPUs than the job's average, so --gpus is used;
+/// select/linear, which has no such jobs, does not know --gpus.
 std::string gpus_for(const Options& options, const WorkerNode& node, std::size_t nodes,
                      bool all_alike) {
   if (options.no_gpus) return "--gres=none";
@@ -44,7 +44,7 @@ std::string gpus_for(const Options& options, const WorkerNode& node, std::size_t
          (node.gpu_types.empty() ? fmt::format("gpu:{}", node.gpus) : gres_of(node.gpu_types));
 }
 
-/// --output and --error of a step; returns whether steps of several allocations may write one file.
+/// Adds --output and --error. Returns whether steps of several allocations may write one file.
 bool add_output(Command& command, const Options& options, const RunNames& run,
                 const WorkerNode& first, bool companion, std::size_t workers) {
   bool is_shared = false;
@@ -84,7 +84,7 @@ std::vector<Command> step_commands(const Options& options, JobId job, const RunN
       list += (list.empty() ? "" : ",") + node->name;
       known += fmt::format("{}{}={}", known.empty() ? "" : ",", node->name, node->id);
     }
-    // A worker that ends must not take the others with it: whether they go on is decided here.
+    // A worker that ends must not end the others: swellrun decides whether they go on.
     for (std::string word :
          {fmt::format("--nodes={}", same.size()), "--nodelist=" + list,
           fmt::format("--ntasks={}", tasks), fmt::format("--ntasks-per-node={}", workers),
@@ -98,8 +98,8 @@ std::vector<Command> step_commands(const Options& options, JobId job, const RunN
     const bool first = !companion && commands.empty();
     if (shim.gives_input) command.push_back("--input=all");
     else if (!first) command.push_back("--input=none");
-    // Also where the user has chosen truncate: swellrun has done so, and a step that begins later
-    // would empty what others have written.
+    // Appends even if the user has chosen truncate: swellrun has truncated the file already, and a
+    // step that begins later would erase what others have written.
     if (!first || is_shared) command.push_back("--open-mode=append");
     if (companion) command.push_back("--mem=0");
     command.insert(command.end(), shim.loader.begin(), shim.loader.end());

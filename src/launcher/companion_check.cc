@@ -13,8 +13,8 @@ namespace swell::launcher {
 
 namespace {
 
-/// Lines of one job, without the blanks that they begin with: a field's name counts only where
-/// Slurm writes it, at the begin of a line or behind fields without free text.
+/// Returns the lines of one job, without leading blanks. A field's name counts only where Slurm
+/// writes it: at the beginning of a line, or behind fields without free text.
 std::vector<std::string_view> lines_of(std::string_view text, control::JobId job) {
   const std::string first = fmt::format("JobId={} ", job);
   std::vector<std::string_view> lines;
@@ -28,8 +28,8 @@ std::vector<std::string_view> lines_of(std::string_view text, control::JobId job
   return lines;
 }
 
-/// The value of `key` in the line that begins with `begin`, up to `next`: accounts and QOS may have
-/// blanks in their names. Nothing where there is none.
+/// Returns the value of `key` in the line that begins with `begin`, up to `next`: accounts and QOS
+/// may have blanks in their names. nullopt if there is none.
 std::optional<std::string> value_in(const std::vector<std::string_view>& lines,
                                     std::string_view begin, std::string_view key,
                                     std::string_view next = " ") {

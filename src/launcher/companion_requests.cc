@@ -68,12 +68,12 @@ bool CompanionRequests::salloc_ended(Request& request, std::size_t offer,
   const JobId job = granted_job(ended.output);
   if (job == 0 || ended.exit.status() != 0) {
     result.reason = refusal(ended.output);
-    // Granted, but ended by us as it took too long: salloc has given it up, or this does.
+    // Slurm granted it, but salloc was ended here as too slow: salloc or this call cancels the job.
     if (job != 0) cancel_unused(request.offers[offer].name, job);
     return false;
   }
   result.job = job;
-  // Which GPUs they are, is only known now.
+  // Only now can Slurm tell which GPUs they are.
   return begin_look(request, {offer, LookBy::details});
 }
 
@@ -115,7 +115,7 @@ bool CompanionRequests::look_ended(Request& request, const Look& look,
   return describe_node(request, offered);
 }
 
-/// Asks which cards the companion's GPUs are near to, where that is needed.
+/// Asks Slurm which network cards are near the companion's GPUs, if this is needed.
 bool CompanionRequests::describe_node(Request& request, const control::Offer& offered) {
   if (!settings_.wants_ports || descriptions_.contains(offered.node)) return false;
   const auto pid = runner_.start({"scontrol", "show", "node", offered.node},
@@ -129,7 +129,7 @@ void CompanionRequests::cancel_unused(const std::string& name, JobId companion) 
                                   {.capture = true}));
 }
 
-/// Cancels a companion that Slurm has granted, before it is used; `result` says why.
+/// Cancels a granted companion before it is used; sets `why` as the reason of `result`.
 void CompanionRequests::give_up(const std::string& name, Granted& result, std::string why) {
   cancel_unused(name, result.job);
   result.job = 0;
@@ -192,8 +192,8 @@ void CompanionRequests::finish(std::size_t index) {
     Granted& result = request.results[i];
     if (result.job == 0) continue;
     const control::Offer& offer = request.offers[i];
-    // A slurmctld that was killed gives the ids of its last seconds anew. Two companions of one id
-    // could not be told apart here: this one goes back, the next offer gets an id of its own.
+    // A slurmctld that was killed gives its last ids again. Two companions with one id could not be
+    // told apart here, so this one goes back; the next offer gets an id of its own.
     if (!names_.emplace(result.job, offer.name).second) {
       give_up(offer.name, result, "Slurm gave it the id of a companion that it has forgotten");
       continue;

@@ -55,7 +55,7 @@ ContainerShim container_shim(const std::string& shim, const std::string& munge_s
   const std::string munge_folder = socket.substr(0, socket.rfind('/'));
   const std::string library_folder = fmt::format("{}/lib", kFolder);
   ContainerShim made;
-  // The folder and not the socket: munged makes a new one when it is started again.
+  // Mounts the folder, not the socket: munged makes a new socket when it is restarted.
   made.munge_socket = fmt::format("{}/munge/{}", kFolder, name_of(socket));
   made.mounts = fmt::format("{}:{}/munge", munge_folder, kFolder);
   const std::string inside = fmt::format("{}/{}", kFolder, name_of(shim));
@@ -75,7 +75,7 @@ std::vector<std::string> own_libraries() {
   std::vector<std::string> found;
   dl_iterate_phdr(
       [](dl_phdr_info* info, std::size_t, void* to) {
-        // The program itself has no name here, and the kernel's part no path.
+        // The program itself has no name here, and the kernel's vDSO has no path.
         if (info->dlpi_name != nullptr && info->dlpi_name[0] == '/')
           static_cast<std::vector<std::string>*>(to)->emplace_back(info->dlpi_name);
         return 0;

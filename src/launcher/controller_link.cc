@@ -23,9 +23,9 @@ constexpr auto kConnectTime = 3s;
 constexpr auto kAnswerTime = 5s, kOnlyAnswerTime = 20s;
 constexpr auto kStopLookTime = 500ms;  ///< how long the end of the program may wait for the link
 constexpr double kMinBackoffSeconds = 1;
-/// With a quarter more at random, and kConnectTime for a primary that is gone, less than
-/// AgentTimeout is by default: a controller that comes back gives no lent GPUs up for an agent that
-/// is there.
+/// With up to a quarter more at random, and kConnectTime for a primary that is gone, this is less
+/// than the default AgentTimeout: a controller that comes back does not give up the lent GPUs of an
+/// agent that still runs.
 constexpr double kMaxBackoffSeconds = 8;
 
 }  // namespace
@@ -159,7 +159,7 @@ void ControllerLink::run() {
           connect();
           continue;
         }
-        // Spread out, as a restarted slurmctld hears from all agents of the cluster.
+        // Attempts are spread out: all agents of the cluster connect to a restarted slurmctld.
         if (next_attempt_ < now)
           next_attempt_ = now + std::chrono::milliseconds(
                                     static_cast<int>(backoff_s_ * (750 + random_() % 500)));
@@ -176,7 +176,7 @@ void ControllerLink::run() {
   }
 }
 
-/// False: the connection is of no more use.
+/// Sends and receives what is there. Returns false if the connection cannot be used any more.
 bool ControllerLink::exchange() {
   for (;;) {
     Message message;

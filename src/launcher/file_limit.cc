@@ -11,13 +11,13 @@ namespace swell::launcher {
 
 namespace {
 
-/// For the streams, the server's and the link's own, munge, and a pipe for each child that is being
-/// listened to.
+/// Files kept for the standard streams, for the server, the link and munge, and for a pipe to each
+/// child whose output is captured.
 constexpr std::int64_t kReserved = 128;
 constexpr std::int64_t kMaxStrangers = 256;
 constexpr std::int64_t kMinStrangers = 16;
-/// So many of one address at least, where there are so many in all: with a few, strangers on a node
-/// would have its workers lose their places before these can say which worker they are.
+/// At least this many strangers per address, if the total allows it: with fewer, strangers on a
+/// node could displace its workers before these say which worker they are.
 constexpr int kOfOneAddress = 128;
 
 rlimit& first_limit() noexcept {
@@ -47,7 +47,7 @@ FileBudget file_budget(std::uint64_t limit, int workers, int on_one_node) {
   FileBudget budget;
   budget.max_strangers = static_cast<int>(
       std::clamp(left / 2, kMinStrangers, std::max<std::int64_t>(kMaxStrangers, workers)));
-  // All workers of a node may come at the same moment, and once more while the node takes its time.
+  // All workers of a node may connect at the same moment, and again if the node is slow.
   budget.max_strangers_per_address = std::clamp(
       2 * on_one_node, std::min(kOfOneAddress, budget.max_strangers), budget.max_strangers);
   budget.max_connections =

@@ -55,7 +55,7 @@ void GenerationMachine::on(double now, const event::Allocated& allocated) {
   advance(now);  // the first generation may have waited for them
 }
 
-/// Whether GPUs that were offered are on the way.
+/// Returns whether GPUs that were offered are on the way.
 bool GenerationMachine::is_warming() const {
   return offered_.under_way > 0 ||
          std::any_of(run_.companions.held().begin(), run_.companions.held().end(),
@@ -103,8 +103,8 @@ void GenerationMachine::reclaim(double now, HeldCompanion& companion, const std:
 void GenerationMachine::lose(double now, JobId job, const std::string& why) {
   HeldCompanion* found = run_.companions.find(job);
   if (found == nullptr) return;
-  // A returning companion matters if training goes on with it until then: live, or since it is
-  // ending by itself, which it cannot now. Others may be at its end, and have their time.
+  // The loss of a companion that goes back matters only while training uses it: in live mode, or
+  // while workers end by themselves. The others may be near their end, and keep their time.
   if (found->reclaimed && !(is<Running>() && run_.takes_part(*found))) return;
   if (found->reclaimed && !is_live()) {
     out_.say(fmt::format("lost job {} ({}) before the training's end: {}", job,
@@ -134,7 +134,7 @@ void GenerationMachine::lose(double now, JobId job, const std::string& why) {
   set_state(JobState::draining);
 }
 
-/// On over the basic demand alone, from the last checkpoint.
+/// Goes on over the basic demand alone, from the last checkpoint.
 void GenerationMachine::fall_back(double now, const std::string& why) {
   recovery_.reset();
   pause_growth(now, why);
@@ -156,8 +156,8 @@ void GenerationMachine::on(double, const event::CanRunWith& can) {
   out_.add(action::Tell{status()});
 }
 
-/// Why a companion goes back although nobody needs it, once it has waited its time: it cannot join,
-/// or it was offered before the program had said on how many GPUs it runs. Empty: it stays.
+/// Returns why a companion goes back after its wait although no job needs it: it cannot join, or it
+/// was offered before the program had said on how many GPUs it runs. Empty: it stays.
 std::string GenerationMachine::why_useless(const HeldCompanion& companion) const {
   if (!companion.up || companion.reclaimed) return {};
   if (std::string why = no_growth(); !why.empty()) return run_.takes_part(companion) ? "" : why;
@@ -199,14 +199,14 @@ void GenerationMachine::on(double, const event::Released& released) {
       control::Released{job, gone->reason, gone->failed, gone->failed && gone->started}});
 }
 
-/// Whether a restart would bring in workers, and no worker still starting is worth waiting
-/// for.
+/// Returns whether a restart would bring in workers, and no worker that is still starting should be
+/// waited for.
 bool GenerationMachine::joiners_wait() const {
   if (offered_.under_way > 0 || !no_growth().empty() || run_.waits_for_stragglers()) return false;
   return !run_.covers(planner_.next(run_));
 }
 
-/// Takes the plan that comes with an order of the controller's.
+/// Takes the plan that comes with the controller's order.
 void GenerationMachine::want(const Json& json) {
   if (const std::string why = planner_.want(json); !why.empty())
     out_.say("the plan of the controller cannot be read: " + why);

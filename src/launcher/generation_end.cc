@@ -18,8 +18,8 @@ constexpr double kEndMargin_s = 5;  // for swellrun to end, and to have the job 
 
 }  // namespace
 
-/// A run that would have to leave in the first half of its time could do nothing but leave, again
-/// and again.
+/// Limits the time before the end to half of the run's time: a run that had to leave earlier could
+/// do nothing but leave, again and again.
 void GenerationMachine::on(double now, const event::JobEnds& ends) {
   if (!settings_.before_end_s || *settings_.before_end_s <= 0) return;
   const std::optional<double> at = limit_.ends_at = ends.at;
@@ -31,13 +31,13 @@ void GenerationMachine::on(double now, const event::JobEnds& ends) {
         *settings_.before_end_s, *at - now, limit_.before_s));
 }
 
-/// When the workers are asked to leave; none: they have been, or the job has no limit.
+/// Returns when the workers are asked to leave; nullopt: they have been, or there is no limit.
 std::optional<double> GenerationMachine::leaves_at() const {
   if (!limit_.ends_at || limit_.before_s < 0 || is<Ending>() || is<Over>()) return std::nullopt;
   return *limit_.ends_at - limit_.before_s;
 }
 
-/// `asks`: they have not been sent the signal yet.
+/// `asks`: the workers have not been sent the restart signal yet.
 void GenerationMachine::leave_before_end(double now, const std::string& why, bool asks) {
   if (is<Ending>() || is<Over>()) return;
   const double end = limit_.ends_at.value_or(now + settings_.restart_timeout_s + kEndMargin_s);
@@ -81,7 +81,7 @@ std::string GenerationMachine::why_not_requeue() const {
   return {};
 }
 
-/// Workers that leave, or have left, for an earlier order do so for this one.
+/// Workers that leave, or have left, for an earlier order count for this one, too.
 void GenerationMachine::on(double now, const control::Requeue& order) {
   if (order.called_off) {
     if (order.order == requeue_.order) stay(now, order.reason);
@@ -107,8 +107,8 @@ void GenerationMachine::wait_for_requeue(double now) {
   out_.add(action::Tell{status()});
 }
 
-/// The job is not requeued: workers that have left are started again. Those that are leaving are
-/// started again when they have.
+/// Handles that the job is not requeued: workers that have left are started again at once, and
+/// workers that are leaving are started again when they have left.
 void GenerationMachine::stay(double now, const std::string& why) {
   requeue_.wait_s = 0;
   if (Gathering* left = in<Gathering>(); left != nullptr && left->requeued_by) {

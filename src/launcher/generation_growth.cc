@@ -19,7 +19,7 @@ void GenerationMachine::pause_growth(double now, const std::string& why, bool fo
 }
 
 void GenerationMachine::on(double now, const event::GrowsNoMore& no_more) {
-  if (!growth_.pause_reason().empty()) return;  // it takes none now
+  if (!growth_.pause_reason().empty()) return;  // the run takes no GPUs now anyway
   out_.say(no_more.why + ": the job is lent no more GPUs");
   pause_growth(now, no_more.why, true);
 }
@@ -77,7 +77,7 @@ void GenerationMachine::tell_no_growth() {
   growth_.told(std::move(why));
 }
 
-/// When a companion that was allocated for the newest offers must have become part of the training.
+/// Returns by when a companion of the newest offers must have become part of the training.
 double GenerationMachine::grown_by() const {
   return settings_.grow_s > 0 ? offered_.since + settings_.grow_s : kNever;
 }
@@ -87,21 +87,21 @@ std::string GenerationMachine::took_too_long() const {
                      settings_.grow_s);
 }
 
-/// Training runs on the GPUs that take part: their growth is over.
+/// Ends the growth of the GPUs that take part, since training runs on them.
 void GenerationMachine::end_growth() {
   for (HeldCompanion& each : run_.companions.held())
     if (run_.takes_part(each)) each.grown_by = kNever;
 }
 
-/// Whether it has not become part of the training, and has a limited time for that. The job's own
-/// workers may come up later than lent ones: what begins with them is no growth.
+/// Returns whether the companion has yet to become part of the training within a limited time. The
+/// first generation is not a growth, even if the job's own workers come up after lent ones.
 bool GenerationMachine::is_joining(const HeldCompanion& companion) const {
   return !companion.reclaimed && std::isfinite(companion.grown_by) &&
          (run_.has_begun() || !companion.up);
 }
 
-/// When the first that is joining has had its time; none: there is none, or what happens first
-/// decides.
+/// Returns when the first companion that is joining has had its time; nullopt: none is joining, or
+/// the present phase decides.
 std::optional<double> GenerationMachine::growth_limit() const {
   if (is<LiveSwitch>() || is<Ending>() || is<Over>() || is_failing() || is_ending_by_itself())
     return std::nullopt;

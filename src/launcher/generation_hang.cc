@@ -22,9 +22,9 @@ void GenerationMachine::on(double now, const event::Wrote&) {
 
 void GenerationMachine::on(double now, const event::StoodStill&) { progress_.rest(now); }
 
-/// When the training hangs if it makes no step until then; none: something else is waited for, it
-/// cannot be judged, or nobody knows that the program resumes from a checkpoint: one that does
-/// handles the restart signal or uses the runtime, or its owner says so by --recover.
+/// Returns when the training counts as hung without a further step; nullopt: another event is
+/// awaited, it cannot be judged, or the program is not known to resume from a checkpoint. It does
+/// if it handles the restart signal, uses the runtime, or its owner says so by --recover.
 std::optional<double> GenerationMachine::hangs_at() const {
   const Running* one = in<Running>();
   if (one == nullptr || one->failure || one->ask_at || !one->not_begun.empty() ||
@@ -34,8 +34,8 @@ std::optional<double> GenerationMachine::hangs_at() const {
   return progress_.hangs_at();
 }
 
-/// Starts the program again from its last checkpoint: without the lent GPUs, where it has any. Its
-/// workers are asked to leave first, since those that only pause lose nothing then.
+/// Starts the program again from its last checkpoint, without the lent GPUs if it has any. Its
+/// workers are asked to leave first, so that those that only pause lose nothing.
 void GenerationMachine::restart_hung(double now) {
   if (!progress_.is_heard(now)) return progress_.rest(now);  // the job is suspended
   const std::string why = progress_.reason(now);

@@ -86,7 +86,7 @@ void GenerationMachine::run_ordered(double now) {
                now + settings_.switch_timeout_s + settings_.end_timeout_s);
 }
 
-/// A plan that was ordered is not run; its owner reads why in `swell jobs`.
+/// Refuses a plan that was ordered; its owner reads why in `swell jobs`.
 void GenerationMachine::refuse_plan(const std::string& why) {
   ordered_.reset();
   planner_.refuse(why);
@@ -110,7 +110,7 @@ void GenerationMachine::on(double now, const event::LetGo& let_go) {
   handle(now, std::exchange(one->deferred(), {}));
 }
 
-/// Whether it leaves with the switch under way, and was told so.
+/// Returns whether the worker leaves with the switch under way, and was told so.
 bool GenerationMachine::was_let_go(WorkerId worker) const {
   const LiveSwitch* one = in<LiveSwitch>();
   return one != nullptr && one->was_let_go(worker);
@@ -155,7 +155,7 @@ void GenerationMachine::on(double now, const event::Switched& switched) {
   const std::optional<CalledOff>& called_off = current->progress().called_off();
   if (!outcome.committed && outcome.code == ErrorCode::cancelled)
     outcome.called_off_for(called_off ? called_off->why : std::string());
-  // The effect of a user's signal on its programs says nothing of the switch.
+  // If a user's signal ended its programs, the failure says nothing about the switch itself.
   const int signal = outcome.committed ? 0 : current->failures().signal(signals_, what.since, now);
   const bool for_signal = signal != 0;
   if (for_signal) outcome.called_off_for(fmt::format("Slurm sent the job {}", signal_name(signal)));
@@ -168,13 +168,13 @@ void GenerationMachine::on(double now, const event::Switched& switched) {
   if (is<Running>()) set_state(is_warming() ? JobState::warming : JobState::active);
   handle(now, std::move(one.deferred()));
   lose_silent(now, outcome.lost);
-  // After the news: programs that are asked to leave are started again, and these may tell of the
-  // training's end. An outdated switch is followed by another, once its programs have left.
+  // After the deferred events, which may report the training's end: programs that are asked to
+  // leave are started again. An outdated switch is followed by another once its programs have left.
   if (!for_signal && end != SwitchEnd::committed && what.purpose != Purpose::grow &&
       is<Running>() && (!one.progress().is_outdated() || end == SwitchEnd::silent) &&
       (run_.all_train() || (is_failing() && run_.shims_are_there()))) {
     reclaim_by_leaving(now, "no other switch is tried");
-    if (is<Restart>()) code_ = 0;  // who failed is started again, too
+    if (is<Restart>()) code_ = 0;  // a program that failed is started again, too
   }
   advance(now);
 }
@@ -187,7 +187,7 @@ void GenerationMachine::switch_committed(double now, const SwitchOutcome& outcom
   stopped_s_ = outcome.stopped_s;
 }
 
-/// The programs of the old generation train on where they can.
+/// Handles a failed switch: the programs of the old generation train on if they can.
 void GenerationMachine::switch_aborted(double now, const LiveSwitch& one,
                                        const SwitchOutcome& outcome, SwitchEnd end,
                                        bool for_signal) {
@@ -227,7 +227,7 @@ void GenerationMachine::switch_aborted(double now, const LiveSwitch& one,
                            outcome.summary));
       break;
   }
-  // A switch that failed by itself would fail again.
+  // A switch that failed by itself would fail again, so growth pauses.
   const std::optional<CalledOff>& called_off = one.progress().called_off();
   if (one.order().what.purpose != Purpose::grow || end == SwitchEnd::lacks_room || for_signal ||
       (called_off && !called_off->blames_growth()))
@@ -239,8 +239,8 @@ void GenerationMachine::switch_aborted(double now, const LiveSwitch& one,
       reclaim(now, *each, outcome.why);
 }
 
-/// Workers whose shims did not answer the commit: their programs may wait for it for ever. They are
-/// done without, as after a loss of their connection.
+/// Gives up workers whose shims did not answer the commit, as after a loss of their connection:
+/// their programs may wait for the commit for ever.
 void GenerationMachine::lose_silent(double now, const std::vector<WorkerId>& workers) {
   for (const WorkerId id : workers) {
     if (!run_.workers[id].running) continue;
@@ -249,8 +249,8 @@ void GenerationMachine::lose_silent(double now, const std::vector<WorkerId>& wor
   }
 }
 
-/// Gives GPUs back, by a switch to the others or a restart. REQUIRES: lent GPUs that take part are
-/// asked back.
+/// Gives GPUs back, by a switch to the other GPUs or by a restart. REQUIRES: lent GPUs that take
+/// part are asked back.
 void GenerationMachine::give_back_lent(double now) {
   const Choice choice = choose(now, Purpose::give_back);
   if (choice.strategy == Strategy::restart) return reclaim_by_leaving(now, choice.why);
@@ -258,7 +258,7 @@ void GenerationMachine::give_back_lent(double now) {
   begin_switch(now, Purpose::give_back, now + (by - now) * settings_.live_share, by);
 }
 
-/// As in restart mode. REQUIRES: the phase is Running.
+/// Asks the workers to leave for a reclaim, as in restart mode. REQUIRES: the phase is Running.
 void GenerationMachine::reclaim_by_leaving(double now, const std::string& why) {
   const auto by = run_.drain_by();
   if (!by) return;

@@ -61,7 +61,7 @@ void GenerationMachine::begin_ending(Ending next, double now) {
   phase_ = next;
   tell_no_growth();
   handle(now, std::move(deferred));
-  // Those that take part have workers, which may need their time.
+  // Companions that take part stay until their workers have ended; the others go back now.
   for (const JobId job : run_.companions.jobs())
     if (HeldCompanion* each = run_.companions.find(job);
         each != nullptr && !each->reclaimed && !run_.takes_part(*each))
@@ -98,7 +98,7 @@ void GenerationMachine::advance(double now) {
   }
   if (is<Running>()) {
     const bool done = run_.workers.running().empty();
-    if (done && is_failing()) return;  // what becomes of it is still open
+    if (done && is_failing()) return;  // decide() has yet to judge the failure
     if (done && !in<Running>()->not_begun.empty()) return begin_otherwise(now);
     if (done) return finish();
     if (is_live() && in<Running>()->ask_at) ends_with_others(now, in<Running>()->leave_by);
@@ -119,8 +119,8 @@ void GenerationMachine::advance(double now) {
   if (is<Ending>() && run_.workers.running().empty()) finish();
 }
 
-/// Whether the first generation does not begin yet, since GPUs that were offered before are on the
-/// way, or may be offered at once.
+/// Returns whether the first generation still waits for GPUs that were offered and are on the way,
+/// or for a first offer.
 bool GenerationMachine::waits_for_lent(double now) {
   if (run_.generation >= 0 || (offered_.ever && !is_warming())) return false;
   Gathering& gathering = *in<Gathering>();
@@ -130,8 +130,8 @@ bool GenerationMachine::waits_for_lent(double now) {
   return now < *gathering.begins_by;
 }
 
-/// Brings in the workers that wait. A switch has as long as the new worker with the least time
-/// left.
+/// Starts a growth to the workers that wait. A switch must end before the earliest growth limit of
+/// the new companions.
 void GenerationMachine::begin_growing(double now) {
   set_state(JobState::ready);
   const RankAssignment next = planner_.next(run_);
@@ -154,11 +154,11 @@ void GenerationMachine::begin_growing(double now) {
   begin_switch(now, Purpose::grow, by, by + settings_.end_timeout_s, is_growth_limit);
 }
 
-/// How the workers are changed for `purpose`. GPUs go back by a switch where that is expected to
-/// end in time, and not much later than workers leave; else by leaving at once. Then nobody waits
-/// for a switch that fails, nor longer than for a job in restart mode. A first switch is tried
-/// where it fits and programs may keep their processes, or do not say when they have been asked to
-/// leave.
+/// Chooses how the workers are changed for `purpose`. GPUs go back by a live switch if that is
+/// expected to end in time, and not much later than workers would leave; else the workers are asked
+/// to leave at once. Then the pending job waits neither for a switch that fails nor longer than for
+/// a job in restart mode. A first switch, whose time is not known, is tried if programs may keep
+/// their processes, or do not handle the restart signal.
 GenerationMachine::Choice GenerationMachine::choose(double now, Purpose purpose) const {
   switch (purpose) {
     case Purpose::grow:
@@ -217,7 +217,7 @@ void GenerationMachine::start_generation(double now, RankAssignment assignment) 
   set_state(is_warming() ? JobState::warming : JobState::active);
 }
 
-/// The programs of a generation over these seats.
+/// Returns the action that starts the programs of a generation on these seats.
 action::StartWorkers GenerationMachine::start_of(int generation, const RankAssignment& assignment) {
   const WorkerState& master = run_.workers[assignment.seats.front().worker];
   int basic_workers = 0;
@@ -235,7 +235,7 @@ action::StartWorkers GenerationMachine::start_of(int generation, const RankAssig
   facts.max_restarts = settings_.max_restarts;
   std::map<int, std::string> host_of;
   for (const WorkerNode& node : facts.nodes) host_of[node.id] = node.name;
-  std::map<std::string, int> on_host;  // of several allocations where lent GPUs are on its nodes
+  std::map<std::string, int> on_host;  // a host may have workers of several allocations
   action::StartWorkers start{generation, {}, false, settings_.live};
   for (const Seat& seat : assignment.seats) {
     Environment environment = run_environment(assignment, seat, facts);
@@ -245,7 +245,7 @@ action::StartWorkers GenerationMachine::start_of(int generation, const RankAssig
     environment.emplace_back("SWELL_RUN", settings_.run);
     environment.emplace_back("SWELL_BASIC_WORKERS", std::to_string(basic_workers));
     environment.emplace_back("SWELL_RESTART_SIGNAL", signal_name(settings_.restart_signal));
-    // Variables that a launcher within the program replaces.
+    // Copies of variables that a launcher within the program replaces.
     environment.emplace_back("SWELL_RANK", std::to_string(start.workers.size()));
     environment.emplace_back("SWELL_WORLD_SIZE", std::to_string(assignment.seats.size()));
     environment.emplace_back("SWELL_HOST_LOCAL_RANK",
@@ -259,9 +259,9 @@ action::StartWorkers GenerationMachine::start_of(int generation, const RankAssig
   return start;
 }
 
-/// Asks the workers to leave for another generation, unless `asks` is false: they have been. For a
-/// growth or a user's signal they train on where none of them leaves. Where they are leaving
-/// already, they only get less time.
+/// Asks the workers to leave for another generation. `asks` false: they were asked already. For a
+/// growth, a user's signal or a requeue they train on if none of them leaves. If they are leaving
+/// already, this only shortens their time.
 void GenerationMachine::begin_restart(double now, Purpose purpose, double by, bool asks) {
   by = std::max(by, now);
   if (Restart* restart = in<Restart>()) return restart->shorten(by);
@@ -288,9 +288,9 @@ void GenerationMachine::restart_killed(double now, Purpose purpose, double by) {
   kill_running(now);
 }
 
-/// Asks the workers to leave, since GPUs go back by then. Where some have ended by themselves the
-/// training ends: asking others to leave then would run all of it again. They have as long as the
-/// deadline permits, even if the GPUs are back before. In live mode advance() gives the GPUs back.
+/// Asks the workers to leave by `by`, since GPUs go back. If some have ended by themselves,
+/// training ends: to ask others to leave would run all of it again. These have until the deadline,
+/// even if the GPUs are back before. In live mode advance() gives the GPUs back.
 void GenerationMachine::leave_for_reclaim(double now, double by) {
   if (is_live()) return;
   const double ask_at = by - settings_.restart_timeout_s / 2;
@@ -302,7 +302,7 @@ void GenerationMachine::leave_for_reclaim(double now, double by) {
   running->leave_by = by;
 }
 
-/// All workers are killed; the next generation resumes from a checkpoint. REQUIRES: the phase is
+/// Kills all workers; the next generation resumes from a checkpoint. REQUIRES: the phase is
 /// Restart.
 void GenerationMachine::kill_running(double now) {
   leaving_.drop();
@@ -314,7 +314,7 @@ void GenerationMachine::kill_running(double now) {
   in<Restart>()->extend(now + settings_.end_timeout_s);
 }
 
-/// The run ends, and others may take their time for that.
+/// Kills the companion's workers. The run ends, and other workers keep their time for that.
 void GenerationMachine::kill_there(double now, HeldCompanion& companion) {
   companion.leave_by = now + settings_.end_timeout_s;
   std::vector<WorkerId> workers;
@@ -323,18 +323,18 @@ void GenerationMachine::kill_there(double now, HeldCompanion& companion) {
   if (!workers.empty()) out_.add(action::SignalWorkers{std::move(workers), SIGKILL});
 }
 
-/// The workers that were asked to leave train on. REQUIRES: the phase is Restart, and may return.
+/// Has the workers that were asked to leave train on. REQUIRES: a Restart that may_return().
 void GenerationMachine::return_to_running() {
   if (in<Restart>()->what().purpose == Purpose::requeue)
     not_requeued_ = "its workers did not leave";
   Running before = in<Restart>()->take_before();
   phase_ = std::move(before);
   leaving_.drop();
-  signals_.forget_missed();  // they have had them
+  signals_.forget_missed();  // the running programs have received them
 }
 
-/// Workers have not left in time. Only where GPUs go back, or where the others cannot train on
-/// without those that left, are they killed.
+/// Handles workers that have not left in time. They are killed only if GPUs go back, or if they
+/// cannot train on without those that have left.
 void GenerationMachine::leaving_is_late(double now) {
   Restart& restart = *in<Restart>();
   if (const auto drain = run_.drain_by(); restart.may_return() && drain) {
@@ -358,8 +358,8 @@ void GenerationMachine::leaving_is_late(double now) {
   kill_running(now);
 }
 
-/// A worker leaves for a resize that was given up: this does not end training; waits for the
-/// other workers.
+/// Handles a worker that leaves for a resize that was given up. This does not end training: the
+/// other workers are waited for.
 void GenerationMachine::leave_late(double now) {
   out_.say(
       fmt::format("a worker left more than {:g} s after it was asked to: the others follow; a "
@@ -374,7 +374,7 @@ void GenerationMachine::leave_late(double now) {
 
 void GenerationMachine::finish() {
   if (is<Over>()) return;
-  if (const Running* last = in<Running>()) end_pause(last->since);  // its programs never said
+  if (const Running* last = in<Running>()) end_pause(last->since);  // they never reported ready
   const bool for_requeue =
       is<Ending>() && in<Ending>()->for_requeue && !(settings_.leave_code && run_.all_ended_well());
   if (is<Ending>() && in<Ending>()->for_requeue) code_ = for_requeue ? kRequeueCode : 0;

@@ -13,11 +13,11 @@ namespace swell::launcher {
 
 using control::JobState;
 
-/// Starts the program again after a failure, over what the run has then, where it may.
+/// Starts the program again after a failure, on the GPUs that the run has, if recover_s allows.
 bool GenerationMachine::recovers(double now) {
   if (settings_.recover_s <= 0 || (last_recovery_ && now - *last_recovery_ < settings_.recover_s))
     return false;
-  if (recovery_ && run_.trains_on_lent()) return false;  // it was not ready since
+  if (recovery_ && run_.trains_on_lent()) return false;  // it was never ready after the last one
   if (!run_.shims_are_there() || restarts_too_often(now)) return false;
   last_recovery_ = now;
   const Running& failed = *in<Running>();
@@ -31,8 +31,8 @@ bool GenerationMachine::recovers(double now) {
   return true;
 }
 
-/// Starts the program again once where it fails just after a resize that Swell asked for: a port
-/// that another program took, or GPUs that are not free yet, are not the program's own errors.
+/// Starts the program again once if it fails just after a resize that Swell asked for: a port that
+/// another program took, or GPUs that are not free yet, are not the program's own errors.
 bool GenerationMachine::retries(double now) {
   const Running& failed = *in<Running>();
   if (!failed.was_resized || failed.failure->exit.signal == SIGKILL ||
@@ -66,7 +66,7 @@ void GenerationMachine::begin_otherwise(double now) {
   advance(now);
 }
 
-/// Counts a restart; true: there were more of late than are allowed.
+/// Counts a restart. Returns whether there were more of late than max_restarts.
 bool GenerationMachine::restarts_too_often(double now) {
   restarts_.push_back(now);
   while (!restarts_.empty() && restarts_.front() < now - settings_.restart_window_s)
@@ -74,13 +74,13 @@ bool GenerationMachine::restarts_too_often(double now) {
   return static_cast<int>(restarts_.size()) > settings_.max_restarts;
 }
 
-/// No loss explains the failure: it is put down to the growth, or it is the program's own.
+/// Judges a failure that no loss explains: lent GPUs are taken as its cause, or the program itself.
 void GenerationMachine::decide(double now) {
   if (ends_for_signal(in<Running>()->failure->exit, now) || recovers(now)) return;
   const Running running = *in<Running>();
   if (!running.not_begun.empty()) return begin_otherwise(now);
-  // A basic worker that was killed says nothing of the lent GPUs. Any other error may be the first
-  // that is heard of a lent node that has failed, whose silence is noticed a minute later.
+  // A killed basic worker says nothing about the lent GPUs. Any other error may be the first sign
+  // of a lent node that has failed, whose silence is noticed only a minute later.
   if (HeldCompanion* its = run_.companions.of_node(running.failure->worker.node);
       its != nullptr && !its->reclaimed)
     its->failed = true;
@@ -98,8 +98,8 @@ void GenerationMachine::fail_for_good(double now) {
       true);
 }
 
-/// Ends the run where the program ended for a signal that Slurm sent the job, as under srun:
-/// neither lent GPUs nor a resize had a part in it.
+/// Ends the run, as under srun, if the program ended because of a signal that Slurm sent the job:
+/// neither lent GPUs nor a resize caused it.
 bool GenerationMachine::ends_for_signal(const Exit& exit, double now) {
   const int signal = signals_.cause_of(exit, now);
   if (signal == 0) return false;
@@ -110,28 +110,28 @@ bool GenerationMachine::ends_for_signal(const Exit& exit, double now) {
   return true;
 }
 
-/// Whether the program is as ready as a growth needs it: it has begun with Swell's runtime, or,
-/// where it does without, all its workers handle the signal.
+/// Returns whether the program is ready for a growth: it has begun with Swell's runtime, or, if it
+/// does not use the runtime, all its workers handle the signal.
 bool GenerationMachine::is_ready(bool needs_runtime) const {
   if (!is<Running>() || is_failing()) return false;
   if (is_live()) return true;
   return !needs_runtime && !run_.workers.running().empty() && run_.all_listen();
 }
 
-/// Whether the program that was started again is as ready as it was before it failed.
+/// Returns whether the program that was started again is as ready as before it failed.
 bool GenerationMachine::is_ready_again() const {
   return recovery_ && is_ready(recovery_->needs_runtime && settings_.live);
 }
 
-/// Training goes on, after a stop in which its programs were started anew.
+/// Notes that training goes on after a stop in which its programs were started anew.
 void GenerationMachine::end_pause(double now) {
   if (!paused_since_) return;
   stopped_s_ = now - *std::exchange(paused_since_, std::nullopt);
   out_.note("resumed", Json::object({{"stopped_s", stopped_s_}}));
 }
 
-/// How long the lent GPUs wait for it at most; none: they do not. A failure that comes before is
-/// decided upon first.
+/// Returns until when lent GPUs wait for the program to be ready again; nullopt: they do not wait.
+/// A failure before that is judged first.
 std::optional<double> GenerationMachine::holds_until() const {
   if (!recovery_ || is_failing() || is<Ending>() || is<Over>() || !run_.trains_on_lent())
     return std::nullopt;

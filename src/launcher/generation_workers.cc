@@ -40,7 +40,7 @@ void GenerationMachine::on(double now, const event::Hello& hello) {
     companion->joins_by = growth_.joins_by(now);
     if (companion->up) companion->waits_until = now + settings_.stragglers_s;
   }
-  // The end of a program that it follows may have been put off: it is ready again after that.
+  // A deferred Exited of its last program will clear `ready`: WorkerReady sets it again after it.
   if (LiveSwitch* one = in<LiveSwitch>()) one->deferred().add(WorkerReady{id});
   advance(now);
 }
@@ -85,11 +85,11 @@ void GenerationMachine::on(double now, const event::Exited& exited) {
   if (const Running* late = in<Running>();
       late != nullptr && !late->failure && late->late_until && now < *late->late_until)
     leave_late(now);
-  // It was to leave for Swell, and Slurm sent it another signal meanwhile.
+  // The worker was leaving for Swell when Slurm sent it another signal.
   if (is<Restart>() && !signals_.is_restart(exit) && run_.companions.is_basic(id.node) &&
       ends_for_signal(exit, now))
     return advance(now);
-  // An error of a program that a user's signal reached is its own, as under srun.
+  // If a program fails after a user's signal, the error is its own, as under srun.
   if (Restart* asked = in<Restart>(); asked != nullptr && asked->may_return() &&
                                       asked->what().purpose != Purpose::grow &&
                                       exit.status() != 0 && !signals_.is_leave(exit)) {
@@ -142,8 +142,8 @@ void GenerationMachine::on(double now, const event::Exited& exited) {
   advance(now);
 }
 
-/// Workers have ended by themselves whose GPUs went back. At the training's end the others do the
-/// same; those that still train by then are asked to leave, in time for other GPUs that go back.
+/// Handles workers that ended by themselves, whose GPUs went back. At the training's end the others
+/// end, too; those that still train at `ask_at` are asked to leave, in time for other GPUs.
 void GenerationMachine::ends_with_others(double now, double by) {
   Running& running = *in<Running>();
   by = std::min(by, run_.drain_by().value_or(by));
@@ -155,15 +155,15 @@ void GenerationMachine::ends_with_others(double now, double by) {
 
 void GenerationMachine::fail(double now, WorkerId id, Exit exit) {
   HeldCompanion* companion = run_.companions.of_node(id.node);
-  // Nobody here sends KILL to a running generation: Slurm or the kernel took the worker. Where GPUs
-  // go back, Slurm's TERM may be the reason of any error that no signal to the whole job explains.
+  // Swell sends no KILL to a running generation: Slurm or the kernel killed the worker. If GPUs go
+  // back, Slurm's TERM may be the cause of any error that no signal to the whole job explains.
   if (companion != nullptr &&
       (exit.signal == SIGKILL || (companion->reclaimed && signals_.cause_of(exit, now) == 0)))
     return lose(now, companion->job,
                 exit.signal == SIGKILL
                     ? "a worker of it was killed"
                     : fmt::format("a worker of it ended with {}", exit.status()));
-  if (is_failing()) {  // whichever report comes first
+  if (is_failing()) {  // the first report counts
     in<Running>()->failure->on_lent = in<Running>()->failure->on_lent || companion != nullptr;
     return;
   }
@@ -194,7 +194,7 @@ void GenerationMachine::on(double now, const event::Lost& lost) {
     code_ = std::max(code_, 128 + SIGKILL);
     if (ran || !is_failing()) fail(now, id, {0, SIGKILL});
   } else if (Gathering* first = in<Gathering>(); first != nullptr && !run_.has_begun()) {
-    // srun ends it where it cannot launch the others of the step, and may launch all of them again.
+    // srun ends it if it cannot launch the others of the step, and all may be launched again.
     code_ = std::max(code_, 128 + SIGKILL);
     first->by = now + settings_.warm_timeout_s;
     first->up_since = first->begins_by = std::nullopt;
@@ -214,12 +214,12 @@ void GenerationMachine::on(double now, const event::Notice& notice) {
         signal != settings_.restart_signal)
       return;
     const std::string why = fmt::format("Slurm sent it {}", signal_name(signal));
-    // Programs are sent it, too, and may have left before their shims say so: no training's end.
+    // Programs get it, too, and may have left before their shims report it: training has not ended.
     companion->ends_early = companion->ends_early || signal == SIGTERM ||
                             (signal == settings_.restart_signal && !is_live());
     const bool have_left = companion->ends_early && run_.basic_train();
     if (is_live() && run_.takes_part(*companion) &&
-        (is_failing() || (have_left && !run_.all_train()))) {  // which this explains
+        (is_failing() || (have_left && !run_.all_train()))) {  // the signal explains it
       lose(now, companion->job, why);
       return advance(now);
     }
@@ -233,7 +233,7 @@ void GenerationMachine::on(double now, const event::Notice& notice) {
     return advance(now);
   }
   if (!run_.companions.is_basic(id.node)) return;  // it was let go before
-  // Every worker of the basic step reports it; the workers elsewhere need to hear of it once.
+  // Every worker of the basic step reports it; companions' workers must be sent it once.
   if (!signals_.sent(now, signal)) return;
   out_.note("signal-from-slurm", Json::object({{"signal", signal_name(signal)}}));
   std::vector<WorkerId> others = with_next(run_.workers.running());
@@ -254,7 +254,7 @@ void GenerationMachine::on(double now, const event::StepEnded& ended) {
   const std::string& misfit = ended.misfit;
   if (is<Over>()) return;
   if (job == settings_.job) {
-    // Its shims stay until they are let go: srun could not start them, or was ended.
+    // Its shims run until they are disconnected, so srun could not start them, or was ended.
     if (code_ == 0) code_ = ended.exit.status() != 0 ? ended.exit.status() : 1;
     return finish();
   }
@@ -303,8 +303,8 @@ std::vector<WorkerId> GenerationMachine::with_next(std::vector<WorkerId> workers
   return workers;
 }
 
-/// Keeps a signal for the next programs where none of this generation answers it: all have left, or
-/// they are leaving, and an exit with 0 does not tell for which signal.
+/// Keeps a signal for the next programs if no program of this generation answers it: all have left,
+/// or they are leaving, and an exit with 0 does not tell for which signal.
 void GenerationMachine::misses(int signal) {
   if (!run_.has_begun()) return;
   if (is<Gathering>() || (is<Restart>() && is_end_signal(signal))) signals_.miss(signal);

@@ -18,7 +18,7 @@ namespace swell::launcher {
 
 namespace {
 
-/// Below, ports of services are frequent.
+/// Many services use ports below these.
 constexpr int kFirst = 10'000, kLast = 65'535;
 /// Ports that programs choose by themselves: torchrun and examples of PyTorch.
 constexpr int kTorchFirst = 29'400, kTorchLast = 29'600;
@@ -52,8 +52,8 @@ std::string setting(const char* name) {
   return line;
 }
 
-/// A socket bound to the port, 0 for any, on all addresses of the host, which nobody else is bound
-/// to. Others may bind to it afterwards, with SO_REUSEADDR.
+/// Returns a socket bound to the port, 0 for any, on all addresses of the host, if no other socket
+/// is bound to it. Others may bind to it afterwards, with SO_REUSEADDR.
 Descriptor bound(std::uint16_t port) {
   const int on = 1, off = 0;
   Descriptor fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -85,7 +85,7 @@ std::vector<std::uint16_t> ports_for_programs(std::string_view range, std::strin
   const auto first = read_number<int>(range.substr(0, blank));
   const auto last = read_number<int>(range.substr(second));
   if (first && last) mark(taken, *first, *last);
-  else mark(taken, 32'768, 60'999);  // Linux's own
+  else mark(taken, 32'768, 60'999);  // Linux's default
   mark_list(taken, reserved);
   mark(taken, kTorchFirst, kTorchLast);
   std::vector<std::uint16_t> left;
@@ -98,11 +98,11 @@ std::vector<std::uint16_t> ports_for_programs(std::string_view range, std::strin
 Result<HeldPort> HeldPort::take() {
   std::vector<std::uint16_t> ports =
       ports_for_programs(setting("ip_local_port_range"), setting("ip_local_reserved_ports"));
-  // In no order: shims of a node, whichever their jobs, seldom try the same port.
+  // Shuffled, so that shims of a node, of whichever job, seldom try the same port.
   std::random_device random;
   std::shuffle(ports.begin(), ports.end(), std::mt19937(random()));
   if (ports.size() > kTries) ports.resize(kTries);
-  ports.push_back(0);  // in the range for outgoing connections
+  ports.push_back(0);  // any port, in the range for outgoing connections
   for (const std::uint16_t port : ports)
     if (Descriptor fd = bound(port)) {
       const std::uint16_t number = control::local_port(fd.get());

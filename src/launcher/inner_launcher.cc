@@ -14,7 +14,7 @@ namespace {
 
 using Given = std::vector<std::pair<std::string, std::string>>;
 
-constexpr int kMaxProcesses = 512;  // of one program are looked at
+constexpr int kMaxProcesses = 512;  // maximum to look at below one program
 constexpr std::size_t kMaxValue = 64;
 
 /// Variables that launchers other than torchrun give to their workers.
@@ -33,7 +33,7 @@ std::optional<std::string> value_of(const std::vector<std::string>& environment,
   return std::nullopt;
 }
 
-/// The last one counts, as with setenv().
+/// Returns the variable's value: its last one in `given`, else this process's own.
 std::optional<std::string> given_value(const Given& given, const char* name) {
   const auto found = std::find_if(given.rbegin(), given.rend(),
                                   [name](const auto& each) { return each.first == name; });
@@ -49,7 +49,7 @@ std::string shown(const char* name, const std::string& value) {
   return text;
 }
 
-/// The variables that say that the process is another launcher's worker; empty: none do.
+/// Returns the variables that show that the process is another launcher's worker; empty: none.
 std::string own_ranks(const std::vector<std::string>& environment, const Given& given,
                       bool only_of_torchrun) {
   const auto differs = [&](const char* name) {
@@ -60,7 +60,7 @@ std::string own_ranks(const std::vector<std::string>& environment, const Given& 
     return shown(name, value_of(environment, name).value_or(""));
   };
   const bool has_ranks = value_of(environment, "RANK") && value_of(environment, "WORLD_SIZE");
-  // torchrun names a file for errors to each of its workers, also where its run id is the job's.
+  // torchrun gives each of its workers an error file, even if its run id is the job's.
   if (has_ranks && (differs("TORCHELASTIC_RUN_ID") || differs("TORCHELASTIC_ERROR_FILE")))
     return fmt::format("{}, {}, {}", say("RANK"), say("WORLD_SIZE"), say("TORCHELASTIC_RUN_ID"));
   if (only_of_torchrun) return {};
@@ -75,8 +75,8 @@ std::string own_ranks(const std::vector<std::string>& environment, const Given& 
 
 std::optional<std::string> inner_worker(pid_t program, const Given& given, int restart_signal,
                                         pid_t shim) {
-  // A child that has not run its program yet still shows what the shim was started with, which may
-  // have ranks that the user's script or a TaskProlog set.
+  // A child before its exec() still has the variables that the shim was started with, which may
+  // include ranks that the user's script or a TaskProlog set.
   const std::vector<std::string> of_shim = environment_of(shim);
   struct Process {
     pid_t pid = 0, parent = 0;
@@ -108,13 +108,13 @@ std::optional<std::string> worker_without_rank(pid_t program, int restart_signal
     if (environment == of_shim) continue;
     const std::vector<pid_t> children = children_of(one);
     if (handles(one, restart_signal)) {
-      // A program that gives itself another title (setproctitle) writes over its variables: with
-      // PATH, they are what it was started with.
+      // A program that changes its title (setproctitle) overwrites its variables. If PATH is there,
+      // they are what it was started with.
       const bool has_rank =
           std::any_of(std::begin(kRanks), std::end(kRanks),
                       [&](const char* name) { return value_of(environment, name).has_value(); });
       if (!has_rank && value_of(environment, "PATH")) return name_of(one);
-      // A process that a training starts beside itself is not a worker; one of a wrapper may be.
+      // Processes that a training starts are not workers; the only child of a wrapper may be one.
       if (children.size() != 1) continue;
     }
     open.insert(open.end(), children.begin(), children.end());

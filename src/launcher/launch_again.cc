@@ -10,18 +10,18 @@ namespace swell::launcher {
 
 namespace {
 
-constexpr double kFirstPause_s = 2;  // doubles: a slurmd that is started anew is back by then
+constexpr double kFirstPause_s = 2;  // doubles; a restarted slurmd is back by then
 constexpr int kLaunches = 4;
-constexpr double kRegister_s = 7;  // nodes do 5 s after slurmctld's start, known in whole seconds
-constexpr double kSettles_s = 15;  // and clocks differ
+constexpr double kRegister_s = 7;  // nodes register after 5 s; starts have whole seconds
+constexpr double kSettles_s = 15;  // with a margin for clocks that differ
 
 /// Errors of a launch message: those of the system, and Slurm's "connection failure" up to
 /// "shutdown of the connection", no answer in time, and an answer without a byte (slurm_errno.h).
 constexpr int kLost[] = {ECONNRESET, ECONNREFUSED, ETIMEDOUT, 1000, 1001, 1002,
                          1003,       1004,         1005,      5004, 5005};
 
-/// srun ends with the error's lower 8 bits, or with 128 and the lower 7, as if it were the status
-/// of a process.
+/// Returns whether srun ends with `code` for the error: its lower 8 bits, or 128 and its lower 7,
+/// as if it were the status of a process.
 bool is_code_of(int code, int error) {
   return code == (error & 0xff) || code == 128 + (error & 0x7f);
 }
@@ -34,7 +34,7 @@ bool slurmd_was_lost(const Exit& exit) {
 }
 
 bool srun_failed(const Exit& exit, const char* slurm_exit_error) {
-  // srun reads the variable so: no number is no code of its own.
+  // As srun reads the variable: text that is not a number counts as not set.
   const int own = slurm_exit_error != nullptr ? std::atoi(slurm_exit_error) : 0;
   return exit.signal == 0 && exit.code == ((own != 0 ? own : 1) & 0xff);
 }

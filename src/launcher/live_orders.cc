@@ -20,7 +20,7 @@ namespace {
 using Phase = runtime::SwitchMachine::Phase;
 using namespace std::chrono_literals;
 
-// Programs of the first generation may load for long; of a switch the machine keeps the time.
+// Programs of the first generation may load for long; the machine limits the time of a switch.
 constexpr auto kBeginLimit = std::chrono::hours(24);
 constexpr auto kPrepareLimit = std::chrono::hours(1);
 constexpr auto kQuiesceLimit = 120s;
@@ -114,7 +114,7 @@ void LiveOrders::call_off() {
   answer(runtime::called_off());
 }
 
-/// Ends an order that has not been given yet.
+/// Answers an order that has not been given to the driver yet with the error `why`.
 void LiveOrders::answer(const Error& why) {
   const auto order = std::exchange(order_, std::monostate());
   if (const auto* begin = std::get_if<action::BeginLive>(&order)) {
@@ -128,7 +128,7 @@ void LiveOrders::answer(const Error& why) {
   }
 }
 
-/// Nodes by name, each with as many GPUs as can be told apart.
+/// Returns the nodes by name, each with the maximum number of GPUs of a node.
 cluster::Cluster LiveOrders::cluster_of_nodes() const {
   std::vector<cluster::Node> nodes;
   for (const auto& [id, known] : workers_.nodes()) {
@@ -163,7 +163,7 @@ Result<std::vector<runtime::Shim>> LiveOrders::shims_of(const std::vector<Worker
   return shims;
 }
 
-/// Keepers of the job's own GPUs, with or without a program.
+/// Returns the keepers of the job's own GPUs, with or without a program.
 std::vector<runtime::Shim> LiveOrders::own_shims() const {
   std::vector<WorkerId> own;
   for (const auto& [worker, keeper] : keepers_)
@@ -181,7 +181,7 @@ void LiveOrders::give() {
     runtime::Coordinator::Options limits;
     limits.verify = settings_.verify;
     limits.prepare_limit = kBeginLimit;
-    // From a snapshot: without it nobody trains, and no old generation is there to go back to.
+    // No limit: without the snapshot nothing trains, and there is no old generation to return to.
     limits.max_extra_bytes = std::numeric_limits<std::uint64_t>::max();
     limits.waiting = own_shims();
     std::vector<WorkerId> known_ones;
@@ -226,7 +226,7 @@ void LiveOrders::take_news(const std::function<void()>& after_each) {
   }
 }
 
-/// One that was called off is of no interest any more.
+/// Passes the result of a stop on to the machine, unless the stop was called off.
 void LiveOrders::take_stopped(const LiveDriver::Stopped& stopped) {
   const runtime::RequestReport& report = stopped.report;
   if (report.code == ErrorCode::cancelled) return;

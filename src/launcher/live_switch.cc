@@ -13,7 +13,7 @@ namespace swell::launcher {
 
 namespace {
 
-constexpr double kNoticeFollows_s = 0.5;  // a shim's word of a signal, after its program's end
+constexpr double kNoticeFollows_s = 0.5;  // from a program's end to its shim's notice of a signal
 
 std::vector<WorkerId> workers_of(const RankAssignment& assignment) {
   std::vector<WorkerId> workers;
@@ -31,7 +31,7 @@ bool has(const RankAssignment& assignment, WorkerId worker) {
 int SwitchFailures::signal(const SignalRecord& signals, double since, double now) const {
   for (const Exit& exit : exits_)
     if (const int signal = signals.cause_of(exit, now); signal != 0) return signal;
-  // Its programs may be ending by now, and say so later.
+  // Its programs may be ending for the signal, and report that later.
   for (const int signal : signals.sent_since(since))
     if (is_end_signal(signal)) return signal;
   return 0;
@@ -163,7 +163,7 @@ SwitchEnd LiveSwitch::end(double now, const SwitchOutcome& outcome) {
   return end;
 }
 
-/// Those of the old programs that still run have been told to end.
+/// Makes the next generation the training one. Old programs that still run were told to end.
 void LiveSwitch::commit(double now) {
   for (const Seat& seat : run_->assignment.seats) {
     if (was_let_go(seat.worker)) continue;

@@ -61,7 +61,7 @@ void LostTime::changed(double began, int generation, std::uint64_t stopped_at) {
 void LostTime::measure(const Passed& now) {
   Change& change = *change_;
   if (!change.usual) {
-    // Programs may count anew: which step of the training that is, is not known.
+    // The program may count anew: then its step in the whole training is not known.
     if (now.step < change.stopped_at) change_.reset();
     else if (now.step >= change.stopped_at + kSlowSteps) change.usual = now;
     return;
@@ -74,7 +74,7 @@ void LostTime::measure(const Passed& now) {
   const double lost = change.usual->at - change.before.at -
                       steps(change.before.step, change.stopped_at) * change.old_s -
                       steps(change.stopped_at, change.usual->step) * new_s;
-  // Less than nothing: steps vary by more than the change cost.
+  // A negative result means that steps vary by more than the change cost.
   if (lost > -kRounding) last_ = Cost{change.generation, std::max(0.0, lost)};
   change_.reset();
 }

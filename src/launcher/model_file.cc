@@ -11,7 +11,7 @@ namespace swell::launcher {
 
 namespace {
 
-/// No model's description is larger.
+/// Maximum size of a model's description.
 constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
 
 Result<models::Model> from_file(const std::string& path) {

@@ -13,10 +13,10 @@ namespace swell::launcher {
 
 namespace {
 
-/// Begins each line of the look: a TaskProlog may print lines of its own.
+/// Begins each line that the step prints: a TaskProlog may print lines of its own.
 constexpr const char* kMark = "swell-node";
 
-/// The numbers in "32(x2),16": 32, 32 and 16. Ends at the first that is none.
+/// Returns the numbers in "32(x2),16": 32, 32 and 16. Ends at the first word that is not a number.
 std::vector<int> repeated(std::string_view text, std::size_t max) {
   std::vector<int> numbers;
   for (const std::string_view part : slurm_text::split_list(text)) {
@@ -31,7 +31,7 @@ std::vector<int> repeated(std::string_view text, std::size_t max) {
   return numbers;
 }
 
-/// "a100:1,v100:1" for a job that asked for these types on each node and got them; else "".
+/// Returns "a100:1,v100:1" if the job asked for these types on each node and got them; else "".
 std::string types_of(std::string_view wanted_gpus, int gpus) {
   constexpr std::string_view per_node = "TresPerNode=";
   if (!wanted_gpus.starts_with(per_node)) return {};
@@ -53,7 +53,7 @@ Command node_look_command(control::JobId job, std::size_t nodes) {
           fmt::format("--nodes={}", nodes), fmt::format("--ntasks={}", nodes),
           "--ntasks-per-node=1", "--cpus-per-task=1", "--mem=0", "--mpi=none", "--input=none",
           "--chdir=/", "--kill-on-bad-exit=1", "/bin/sh", "-c",
-          // Slurm 22.05 has the job's CPUs under the second name.
+          // Slurm 22.05 gives the job's CPUs in the second variable.
           fmt::format("echo \"{} $SLURM_NODEID $SLURMD_NODENAME ${{SLURM_STEP_GPUS:-none}} "
                       "${{SLURM_JOB_CPUS_PER_NODE:-$SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0}}\"",
                       kMark)};

@@ -21,8 +21,8 @@ namespace {
 using Argument = SrunOption::Argument;
 using Use = SrunOption::Use;
 
-/// "4", "h100:4", "gpu:h100:4", "gpu:h100:4,gpu:a100:2": the GPUs in all. Nothing for other
-/// resources.
+/// Returns the total of GPUs in "4", "h100:4", "gpu:h100:4" or "gpu:h100:4,gpu:a100:2"; nullopt for
+/// other resources.
 std::optional<int> gpu_count(std::string_view text, bool gres) {
   int total = 0;
   while (!text.empty()) {
@@ -47,7 +47,7 @@ std::optional<int> gpu_count(std::string_view text, bool gres) {
   return total;
 }
 
-/// "1000", "64K", "512M", "2G", "1T": bytes, in powers of 1,024.
+/// Returns the bytes in "1000", "64K", "512M", "2G" or "1T", with powers of 1,024.
 std::optional<std::uint64_t> byte_count(std::string_view text) {
   constexpr std::string_view kUnits = "KMGT";
   const auto unit = text.empty() ? kUnits.npos : kUnits.find(text.back());
@@ -58,7 +58,7 @@ std::optional<std::uint64_t> byte_count(std::string_view text) {
   return *count << shift;
 }
 
-/// Devices are as UCX_NET_DEVICES has them.
+/// Devices are written as in UCX_NET_DEVICES.
 bool is_network(std::string_view text) {
   if (text == "auto" || text == "tcp" || text == "nccl" || text == "ucx") return true;
   return text.starts_with("ucx:") && text.size() > 4 &&
@@ -66,7 +66,7 @@ bool is_network(std::string_view text) {
              "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:,") == text.npos;
 }
 
-/// "2", "1-4": the least and the greatest number of nodes.
+/// Returns the minimum and the maximum number of nodes in "2" or "1-4".
 std::optional<std::pair<int, int>> node_range(std::string_view text) {
   const auto dash = text.find('-');
   const auto least = read_whole<int>(text.substr(0, dash));
@@ -131,8 +131,8 @@ class Parser {
     return {};
   }
 
-  /// One of a SPANK plugin, or newer than the table: srun knows whether the next word belongs to
-  /// it.
+  /// Handles an option of a SPANK plugin, or one newer than the table: srun knows whether the next
+  /// word is its value.
   void other_option(const std::string& argument, bool has_value) {
     std::vector<std::string> words = {argument};
     if (!has_value) {
@@ -311,7 +311,7 @@ class Parser {
       leave_to_srun(fmt::format("--{}={} is given", option.name, *value));
   }
 
-  /// Options that say on which nodes. False: it is none of them, or cannot be read.
+  /// Reads an option that chooses nodes. Returns false if it is not one, or cannot be read.
   bool read_place(std::string_view name, const std::string& value) {
     if (name == "nodes") {
       const auto range = node_range(value);
@@ -374,7 +374,7 @@ class Parser {
     return true;
   }
 
-  /// "gres/gpu:2,cpu=4": what -c and --gpus-per-task say, in one.
+  /// Reads "gres/gpu:2,cpu=4", which combines -c and --gpus-per-task.
   bool read_tres_per_task(std::string_view value) {
     while (!value.empty()) {
       std::string item(value.substr(0, value.find(',')));

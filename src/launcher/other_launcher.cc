@@ -35,8 +35,8 @@ Module module_of(const std::vector<std::string>& command, std::size_t at) {
   return {};
 }
 
-/// The program that the launcher would start: from the first word that looks like a script, or
-/// after -m.
+/// Returns the program that the launcher would start: from the first word that looks like a script,
+/// or after -m.
 std::string inner_program(const std::vector<std::string>& command, std::size_t at) {
   const auto from = [&command](std::size_t begin, std::string text) {
     for (std::size_t i = begin; i < command.size(); ++i) text += " " + command[i];
@@ -50,9 +50,9 @@ std::string inner_program(const std::vector<std::string>& command, std::size_t a
   return {};
 }
 
-/// After `env A=1 timeout 9 uv run ...`: where the program itself stands. A wrapper's own words are
-/// options, their values, numbers and variables. A shim sees the launchers that this misses, as
-/// they run: inner_worker().
+/// Returns where the program itself stands after wrappers such as `env A=1 timeout 9 uv run`. A
+/// wrapper's own words are options, their values, numbers and variables. Launchers that this misses
+/// are found by the shim while they run: inner_worker().
 std::size_t after_wrappers(const std::vector<std::string>& command) {
   std::size_t at = 0;
   while (at < command.size() && is_wrapper(command, at)) {

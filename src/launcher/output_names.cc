@@ -10,14 +10,14 @@ namespace swell::launcher {
 
 namespace {
 
-/// One "%5t": its width, 0 where none is given, and its letter.
+/// A specifier such as "%5t": its width (0: none is given) and its letter.
 struct Specifier {
   int width = 0;
   char letter = 0;
 };
 
-/// Replaces each specifier by what `meaning` makes of it; "%%" stays one for Slurm, as does all of
-/// a name with a backslash, in which Slurm replaces nothing.
+/// Replaces each specifier, also "%%", by what `meaning` returns for it. A name with a backslash
+/// stays as it is: Slurm replaces nothing in it.
 std::string with_meanings(std::string_view name,
                           const std::function<std::string(const Specifier&)>& meaning) {
   if (name.find('\\') != std::string_view::npos) return std::string(name);
@@ -48,7 +48,7 @@ std::string padded(std::string_view number, int width) {
   return fmt::format("{:0>{}}", number, std::clamp(width, 0, 10));
 }
 
-/// The job's own numbers; nothing: it is none of those.
+/// Returns the job's own number for the specifier; nullopt: it stands for another value.
 std::optional<std::string> of_the_job(const Specifier& one, const RunNames& run) {
   const std::string job = std::to_string(run.job);
   if (one.letter == 'j') return padded(job, one.width);
@@ -61,7 +61,7 @@ bool is_number(std::string_view name) {
   return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-/// Whether it is the name of one file, in which Slurm replaces what stands behind a '%'.
+/// Returns whether it is a file's name in which Slurm replaces specifiers.
 bool is_of_files(std::string_view name) {
   return !name.empty() && name != "none" && name != "all" && name != "/dev/null" &&
          !is_number(name) && name.find('\\') == std::string_view::npos;
@@ -70,7 +70,7 @@ bool is_of_files(std::string_view name) {
 }  // namespace
 
 std::string companion_output(std::string_view name, const RunNames& run, int node, int workers) {
-  if (is_number(name)) return "none";  // the output of one task alone, which is of the job's own
+  if (is_number(name)) return "none";  // the output of one task, which is the job's own
   // Tasks of node 3 are 30 and up, or 300 and up where some allocation has more than ten.
   int digits = 1;
   for (int most = 10; most < std::max(run.workers, workers); most *= 10) ++digits;

@@ -21,8 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns how names of folders begin whose pids are of this node and PID namespace: other nodes
-/// may have the same TMPDIR.
+/// Returns the prefix of the folders whose pids are of this node and PID namespace, since other
+/// nodes may have the same TMPDIR.
 std::string prefix_of(std::string_view kind) {
   struct stat pids {};
   stat("/proc/self/ns/pid", &pids);
@@ -42,7 +42,7 @@ std::optional<std::string> usable_tmpdir(const std::string& prefix, std::size_t 
   return set;
 }
 
-/// Folders of ours whose process is gone: "swell-KIND-UID-PLACE-PID-RANDOM".
+/// Removes this user's folders whose process is gone: "swell-KIND-UID-PLACE-PID-RANDOM".
 void remove_leftovers(const std::string& folder, const std::string& prefix) {
   std::error_code ignored;
   for (auto each = fs::directory_iterator(folder, ignored);

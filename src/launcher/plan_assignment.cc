@@ -16,9 +16,9 @@ namespace {
 /// The workers of one node by the GPU that each drives.
 using Drivers = std::map<int, WorkerId>;
 
-/// Which GPU of the node stands for which of the plan's: itself where it is there, and those that
-/// are not named for those that are not there, the newest ones first: Slurm chose other GPUs for
-/// the job's last companions than the plan expected. REQUIRES: as many are there as are named.
+/// Returns for each GPU that the plan names the GPU of the node that replaces it: itself if it is
+/// there, else one that is not named, of the newest companion: Slurm chose other GPUs for
+/// companions than the plan expected. REQUIRES: at least as many are there as are named.
 std::map<int, int> stand_ins(const std::set<int>& named, const Drivers& there) {
   std::map<int, int> used;
   std::vector<int> spare;

@@ -20,7 +20,7 @@ int value_of(char digit) {
   return -1;
 }
 
-/// Nothing where it is no list of bytes.
+/// Returns nullopt if the digits are not a list of bytes.
 std::optional<std::string> bytes_of_digits(std::string_view digits) {
   if (digits.size() % 2 != 0) return std::nullopt;
   std::string bytes;
@@ -51,8 +51,8 @@ Json nccl_json(const std::vector<profiler::PlacedRank>& ranks) {
                        {"sampling_overhead", overhead}});
 }
 
-/// Takes the schedule of `decided`, a plan as text, over to `plan` where both cut the model alike;
-/// the chunks as well where no rank says any.
+/// Copies the schedule of `decided`, a plan as text, to `plan` if both split the model alike;
+/// copies the chunks, too, if no rank reports any.
 void take_over(plan::Plan& plan, const std::string& decided, bool says_chunks) {
   if (decided.empty()) return;
   auto read = plan::Plan::parse(decided);

@@ -28,7 +28,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kLeftoversTime = 2s;  // between TERM and KILL for what a program left behind
-constexpr auto kUnkillable = 5s;     // after KILL, for what does not end, as a process of root's
+constexpr auto kUnkillable = 5s;     // after KILL, for processes that do not end
 constexpr const char* kGeneration = "SWELL_GENERATION";
 
 /// Names of this process's SLURM_* variables that the program shall not see.
@@ -42,27 +42,27 @@ std::vector<std::string> foreign_variables() {
   return names;
 }
 
-/// Whether the process was started with "NAME=VALUE".
+/// Returns whether the process was started with `variable`, "NAME=VALUE".
 bool has_variable(pid_t pid, const std::string& variable) {
   const std::vector<std::string> all = environment_of(pid);
   return std::find(all.begin(), all.end(), variable) != all.end();
 }
 
-/// Children of this process that did not end when they were killed: they are not waited for again,
-/// nor by a later program.
+/// Children of this process that did not end when they were killed: neither this program nor a
+/// later one waits for them again.
 std::set<pid_t>& undying() {
   static std::set<pid_t> pids;
   return pids;
 }
 
-/// Whether it only runs the program that its command names. Such a process may have handlers, by
-/// which it hands signals on (`uv run`); only the program's handlers count.
+/// Returns whether the process only runs the program that its command names. Its handlers may just
+/// forward signals (`uv run`), so only that program's handlers count.
 bool runs_another(pid_t pid) {
   const std::vector<std::string> command = command_of(pid);
   return !command.empty() && is_wrapper(command, 0);
 }
 
-/// The topmost processes at or below `pid` that handle the signal.
+/// Finds the topmost processes at or below `pid` that handle the signal.
 void find_handlers(pid_t pid, int signal, std::vector<pid_t>& found) {
   if (handles(pid, signal) && !runs_another(pid)) {
     found.push_back(pid);
@@ -88,7 +88,7 @@ bool Program::start(char** command,
   if (pid_ < 0)
     std::fprintf(stderr, "swell-worker: cannot start a process: %s\n", std::strerror(errno));
   if (pid_ != 0) return pid_ > 0;
-  // A killed shim takes its program along: nothing may keep the GPUs.
+  // If the shim is killed, so is its program: nothing may keep the GPUs.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != own) _exit(1);
   restore_file_limit();
@@ -110,8 +110,8 @@ bool Program::listens_to(int number) {
   if (!runs()) return false;
   std::vector<pid_t> handlers;
   find_handlers(pid_, number, handlers);
-  // Many programs block all signals for a moment, while they start another; one that means it does
-  // so later.
+  // Many programs block all signals for a moment, while they start another one; a program that
+  // means to block the signal still does so at the next call.
   const bool blocked = has_signal_in(pid_, "SigBlk:", number);
   return !handlers.empty() || (std::exchange(blocked_before_, blocked) && blocked);
 }
@@ -125,7 +125,7 @@ void Program::signal(int number) const {
 }
 
 std::optional<int> Program::reap(pid_t beside) {
-  // Orphans that have ended; the programs themselves are asked for one by one.
+  // Reaps orphans that have ended; each program itself is reaped by its own Program.
   for (const pid_t child : children_of(getpid()))
     if (child != pid_ && child != beside) waitpid(child, nullptr, WNOHANG);
   int status = 0;
@@ -135,8 +135,8 @@ std::optional<int> Program::reap(pid_t beside) {
   return status;
 }
 
-/// Children of this process that are not `beside`, nor orphans of that program, which are known by
-/// the generation in their environment.
+/// Returns the children of this process except `beside` and its orphans, which the generation in
+/// their environment shows.
 std::vector<pid_t> Program::leftovers(pid_t beside) const {
   std::vector<pid_t> left;
   for (const pid_t child : children_of(getpid())) {

@@ -44,8 +44,8 @@ Result<std::string> new_key() {
   return key;
 }
 
-/// Has the kernel drop what does not begin with the key, in the sender's call. Where it cannot,
-/// take_sizes() does.
+/// Has the kernel drop datagrams that do not begin with the key, in the sender's call. If the
+/// kernel cannot, take_sizes() drops them.
 void drop_without(const std::string& key, int fd) {
   constexpr std::size_t kWords = kKey / 4;
   std::array<sock_filter, 2 * kWords + 2> filter{};
@@ -87,7 +87,7 @@ Result<ProgramSocket> ProgramSocket::open() {
   drop_without(*key, fd.get());  // before it has a name to which others may send
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  // Without a name the kernel chooses one that nobody has.
+  // If no name is given, the kernel chooses an unused one.
   if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address.sun_family) != 0)
     return failed("bind");
   socklen_t size = sizeof address;

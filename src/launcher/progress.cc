@@ -10,14 +10,14 @@ namespace swell::launcher {
 namespace {
 
 constexpr std::size_t kKept = 31;         // intervals, whose median is the usual one
-constexpr std::size_t kLeast = 8;         // of those, before one is usual
+constexpr std::size_t kLeast = 8;         // intervals before their median counts as usual
 constexpr int kStepsOfGeneration = 3;     // the first ones may compile
 constexpr int kOutputsOfGeneration = 20;  // programs write also before the first step
-/// Programs may train on without a word; those that wrote for long before stop less often.
+/// Factor of the minimum for output: programs may train on without writing, seldom after much.
 constexpr double kOutputPatience = 3;
 /// Factor by which a pause that was seen once, such as an evaluation, may be exceeded.
 constexpr double kLongest = 2;
-/// Workers repeat themselves within it.
+/// Workers repeat their reports within this time.
 constexpr double kHeard_s = 20;
 
 }  // namespace

@@ -13,7 +13,7 @@ RankAssignment seat_workers(const std::vector<WorkerNode>& nodes, int gpus_per_w
   RankAssignment assignment;
   int gpus = 0, workers = 0;
   for (const WorkerNode& node : nodes) gpus += node.gpus, workers += node.workers;
-  // Workers that do not share their GPUs evenly have these numbers alone, and are never fewer.
+  // Workers that share GPUs unevenly run in this number only: max_gpus is then never below `gpus`.
   int left = max_gpus >= gpus ? workers : max_gpus / std::max(1, gpus_per_worker);
   for (const WorkerNode& node : nodes) {
     const int here = std::min(node.workers, left);

@@ -6,7 +6,7 @@
 namespace swell::launcher {
 
 void Restart::left(const Exit& exit, Answer answer) noexcept {
-  if (!answer.is_clean || answer.by_signal) must_leave();  // it answers nobody any more
+  if (!answer.is_clean || answer.by_signal) must_leave();  // it cannot answer its peers any more
   if (!answer.is_clean || answer.by_signal || exit.signal == SIGKILL) force();
 }
 

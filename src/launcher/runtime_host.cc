@@ -19,20 +19,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Nodes by Slurm's name and boot: slurmds that share a machine stay apart, as their jobs may.
+/// Names a node by boot id and Slurm's name: slurmds on one machine stay apart, as their jobs may.
 std::string host_name(const std::string& node) { return boot_id() + "/" + node; }
 
-/// Address space of the arena is twice that: of a switch in chunks both states have places there,
-/// though never both all of their memory. Pages that are not written take none.
+/// The arena has twice this as address space: in a switch in chunks both states have places in it,
+/// though never all of their memory at once. Pages that are not written take no memory.
 std::uint64_t memory_of_this_machine() {
   return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-/// SWELL_TEST_HOLD=verify:FILE: between the first block that was verified and the last, or, with
-/// rest:FILE, before the first block that a rank has that stays, or, with chunk:FILE, between two
-/// chunks, a move makes FILE.reached and waits until FILE is gone, so that a test can kill
-/// something just then. As LiveDriver does at the beginning of each phase.
+/// SWELL_TEST_HOLD=WHERE:FILE: a move makes FILE.reached and waits until FILE is gone, so that a
+/// test can kill something just then. WHERE is verify: between the first verified block and the
+/// last; rest: before the first block that a staying rank has; or chunk: between two chunks.
+/// LiveDriver has such a hold at the beginning of each phase.
 std::function<bool(runtime::Keeper::Options::Hold)> hold_for_a_test() {
   using Hold = runtime::Keeper::Options::Hold;
   const char* set = std::getenv("SWELL_TEST_HOLD");

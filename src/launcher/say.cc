@@ -9,7 +9,7 @@ namespace swell::launcher {
 
 namespace {
 
-/// Characters of a line; the longest lists a catalogue.
+/// Maximum characters of a line; the longest line lists the catalogue of models.
 constexpr std::size_t kMaxLine = 8192;
 
 }  // namespace

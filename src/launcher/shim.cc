@@ -22,17 +22,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kLastLook = 1000ms;  // interval of later looks for a handler
-constexpr auto kEndTime = 5s;       // between TERM and KILL when swellrun is gone
-constexpr auto kSettles = 60s;      // a launcher within a program mostly starts its workers so soon
-constexpr auto kLaterLook = 10s;    // between two looks for such a launcher after that
-constexpr auto kStepsPause = 1000ms;  // between two looks how many steps are made
-constexpr auto kStepsAgain = 5s;      // an old number is told again, as a sign of life
-constexpr auto kComeBackTime = 20s;  // for an agent that strangers keep busy to hear of this worker
-constexpr auto kComeBackPause = 20ms;   // before each try
-constexpr auto kSignalFollows = 250ms;  // a signal of Slurm's reaches the shim after its program
+constexpr auto kLastLook = 1000ms;      // interval of later looks for a handler
+constexpr auto kEndTime = 5s;           // between TERM and KILL when swellrun is gone
+constexpr auto kSettles = 60s;          // most launchers within a program start workers by then
+constexpr auto kLaterLook = 10s;        // between two looks for such a launcher after that
+constexpr auto kStepsPause = 1000ms;    // between two looks at the number of steps
+constexpr auto kStepsAgain = 5s;        // an unchanged number is sent again, as a sign of life
+constexpr auto kComeBackTime = 20s;     // to reach an agent that strangers keep busy
+constexpr auto kComeBackPause = 20ms;   // before each attempt
+constexpr auto kSignalFollows = 250ms;  // Slurm's signal may reach the shim this late
 
-/// Whether the port is the one that the programs of this generation meet at: this worker has rank
+/// Returns whether the programs of this generation meet at this port: this worker then has rank
 /// 0.
 bool is_master_port(const std::vector<std::pair<std::string, std::string>>& environment,
                     const HeldPort& port) {
@@ -70,13 +70,13 @@ int Shim::run() {
     if (polled[1].revents != 0) good = take_signals();
     if (good && polled[0].revents != 0) good = take_messages() || come_back();
     if (good && polled[2].revents != 0) good = pass_reports();
-    // Report the sizes it can run with before a handler that it installed afterwards is seen.
+    // Reports the program's sizes before its handler, which it installs after it has sent them.
     if (good) good = pass_sizes();
     if (good) good = report_steps();
     if (good) good = look();
   }
   if (!runs_.empty()) end_programs();
-  runtime_.reset();  // and its folder: what comes after does not return
+  runtime_.reset();  // with its folder: the process ends without destructors
   leave_file_.reset();
   return asked_to_leave_ ? 0 : status_;
 }
@@ -130,8 +130,8 @@ bool Shim::notice(int signal) {
   return client_->send(control::WorkerNotice{signal}).ok();
 }
 
-/// Slurm sends a signal to one process after the other: the program may have left for the restart
-/// signal before it reaches the shim. Its exit would pass for the end of the training.
+/// Waits briefly for a restart signal from Slurm, which signals one process after the other: the
+/// program may have left for it already, and its exit would count as the end of training.
 bool Shim::hear_late_signal(const Run& one) {
   const auto deadline = Clock::now() + kSignalFollows;
   signalfd_siginfo info;
@@ -141,7 +141,7 @@ bool Shim::hear_late_signal(const Run& one) {
     // `left` is below 0 if this process was stopped since the loop's check; poll() would then wait
     // without a limit.
     poll(&polled, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
-    // SIGCHLD is not passed on: reap() looks for all that have ended.
+    // SIGCHLD is dropped here: reap(), the caller, looks at all programs anyway.
     while (read(signals_.get(), &info, sizeof info) == sizeof info)
       if (info.ssi_signo != SIGCHLD && !notice(static_cast<int>(info.ssi_signo))) return false;
   }
@@ -157,7 +157,7 @@ bool Shim::take_messages() {
     if (const auto* start = std::get_if<control::WorkerStart>(&**message)) {
       if (!start_program(*start)) return false;
     } else if (const auto* signal = std::get_if<control::WorkerSignal>(&**message)) {
-      if (!pass_reports()) return false;  // who is of which generation by now
+      if (!pass_reports()) return false;  // tells which program is of which generation
       if (staying_ && signal->generation == *staying_) {
         if (!withdraw_staying(signal->signal)) return false;
         continue;
@@ -197,7 +197,7 @@ int Shim::looks_in_ms() const {
 
 bool Shim::look() {
   for (auto& [generation, one] : runs_) {
-    // Before its handler is told of, for which GPUs are lent.
+    // First, since GPUs are lent as soon as the handler is reported.
     if (!look_within(generation, one)) return false;
     if (one.listens || one.restart_signal == 0 || Clock::now() < one.next_look) continue;
     one.listens = one.program.listens_to(one.restart_signal);
@@ -279,7 +279,7 @@ bool Shim::offer_runtime(const control::WorkerStart& start,
     message.socket = runtime_->unix_socket();
     message.address = runtime_->tcp_address();
     environment.emplace_back("SWELL_RUNTIME", message.socket);
-    // For clients that have none of their own, of a prefix in which no loader looks.
+    // For clients without a library of their own, if the loader does not look in this prefix.
     if (const char* library = SWELL_LIBDIR "/libswell.so.1"; access(library, R_OK) == 0)
       environment.emplace_back("SWELL_SITE_LIBRARY", library);
   }
@@ -375,7 +375,7 @@ bool Shim::reap() {
     // A program that stays has ended in both generations.
     if (staying_ && !withdraw_staying(WIFSIGNALED(*status) ? WTERMSIG(*status) : SIGKILL))
       return false;
-    if (runs_.size() == 1) {  // its last steps, which no look has seen
+    if (runs_.size() == 1) {  // reports its last steps
       steps_.next_look = {};
       if (!pass_sizes() || !report_steps()) return false;
     }

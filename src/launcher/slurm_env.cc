@@ -50,7 +50,7 @@ std::optional<std::time_t> local_time(std::string_view text) {
   return std::mktime(&time);
 }
 
-/// The value of " Key=value" in a line of scontrol's output; empty where it is not there.
+/// Returns the value of " Key=value" in a line of scontrol's output; empty if it is not there.
 std::string_view word(std::string_view line, std::string_view key) {
   for (std::size_t at = line.find(key); at != std::string_view::npos; at = line.find(key, at + 1))
     if (at == 0 || line[at - 1] == ' ') {
@@ -60,8 +60,8 @@ std::string_view word(std::string_view line, std::string_view key) {
   return {};
 }
 
-/// Returns what follows " KEY=VALUE" and the line's end in the first line of `text` with " KEY=";
-/// where it has another value, what follows that line. Nothing: no line has it.
+/// Returns the text after the first line with " KEY=". If this has the value `value`, all of it is
+/// skipped by length, since it may have line ends. nullopt: no line has the key.
 std::optional<std::string_view> after_user_text(std::string_view text, std::string_view key,
                                                 std::string_view value) {
   const auto at = text.find(fmt::format(" {}=", key));
@@ -72,9 +72,9 @@ std::optional<std::string_view> after_user_text(std::string_view text, std::stri
   return text;
 }
 
-/// The lines with a job's share of each node in `scontrol show job -d`. Between the job's id and
-/// these lines stand only values of Slurm, and the user's texts in `known`, which are skipped by
-/// their length: they may hold lines like these.
+/// Returns the lines with a job's share of each node in `scontrol show job -d`. Between the job's
+/// id and these lines stand only values of Slurm, and the user's texts in `known`, which are
+/// skipped by their length: they may contain lines like these.
 std::vector<std::string_view> node_lines(std::string_view text, control::JobId job,
                                          const UserTexts& known) {
   const std::string id = fmt::format("JobId={} ", job);
@@ -97,8 +97,8 @@ std::vector<std::string_view> node_lines(std::string_view text, control::JobId j
   return lines;
 }
 
-/// Whether a variable is read or set by Slurm's commands, or says which devices the batch script
-/// may see, which is not what another allocation has.
+/// Returns whether a variable is read or set by Slurm's commands, or names the devices that the
+/// batch script may see: another allocation has other devices.
 bool is_of_slurm(std::string_view variable) {
   constexpr std::string_view beginnings[] = {"SLURM_",
                                              "SALLOC_",
@@ -119,8 +119,8 @@ bool is_of_slurm(std::string_view variable) {
                      [&](std::string_view each) { return variable.starts_with(each); });
 }
 
-/// Whether a variable stands for an option that every step is given (srun_option.h), or for one of
-/// another SPANK plugin.
+/// Returns whether a variable stands for an option that every step is given (srun_option.h), or for
+/// an option of another SPANK plugin.
 bool says_how_steps_run(std::string_view variable) {
   for (const std::string_view beginning :
        {"_SLURM_SPANK_OPTION_", "SLURM_SPANK_", "SPANK_", "SRUN_CONTAINER"})
@@ -166,7 +166,7 @@ bool says_how_steps_run(std::string_view variable) {
                                         "SRUN_EXPORT_ENV"};
   const std::string_view name = variable.substr(0, variable.find('='));
   if (std::find(std::begin(names), std::end(names), name) == std::end(names)) return false;
-  // A list of CPUs is one of the node that the script runs on.
+  // A list of CPUs holds only for the node that the script runs on.
   return !name.ends_with("_BIND") || (variable.find("map_") == std::string_view::npos &&
                                       variable.find("mask_") == std::string_view::npos);
 }
@@ -235,7 +235,7 @@ std::optional<JobFacts> read_job_facts(std::string_view text, control::JobId job
     if (!(words >> id >> shown >> user >> nodes) || facts || id != std::to_string(job)) return;
     const auto owner = read_whole<uid_t>(user);
     if (!owner) return;
-    // A job of several parts, whose ids have a '+', is asked for by its number.
+    // A heterogeneous job, whose shown ids have a '+', is asked for by its number.
     facts = JobFacts{shown.find('_') != std::string::npos ? shown : id, *owner,
                      read_whole<std::size_t>(nodes).value_or(0), ""};
     for (const char* key : {"TresPerJob=", "TresPerNode=", "TresPerSocket=", "TresPerTask="})

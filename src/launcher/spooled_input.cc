@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kWriters_s = 2;  // a command before a pipe ends within it, or may never
+constexpr double kWriters_s = 2;  // most pipes' writers end within this time, or never
 constexpr double kFile_s = 60;
 constexpr const char* kMayBeProgram =
     "its program may be read from standard input, which cannot be read again: write it to a file, "
@@ -36,7 +36,7 @@ bool write_all(int fd, const char* data, std::size_t size) {
   return true;
 }
 
-/// Whether all writers of a pipe have ended: what it holds is all that comes.
+/// Returns whether all writers of a pipe have ended: then no more data comes.
 bool writers_end(int fd, double within_s) {
   const auto until = Clock::now() + std::chrono::duration<double>(within_s);
   for (;;) {
@@ -102,8 +102,8 @@ InputPlan plan_input(const std::optional<std::string>& option, int standard_inpu
     // srun replaces %t and so on in names, and knows tasks by number.
     if (is_number(*option) || option->find('%') != option->npos) return {{}, kMayBeProgram};
     struct stat named {};
-    if (stat(option->c_str(), &named) != 0) return {};  // which srun says
-    // A writer that has met this process and not srun would lose what it writes.
+    if (stat(option->c_str(), &named) != 0) return {};  // srun reports it
+    // What a FIFO's writer sends to this process, srun would miss.
     if (S_ISFIFO(named.st_mode)) return {{}, kMayBeProgram};
     file = Descriptor(::open(option->c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!file) return {};

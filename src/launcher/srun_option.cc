@@ -125,7 +125,7 @@ constexpr SrunOption kTable[] = {
     {0, "use-min-nodes", none, basic},
     {0, "wckey", required, basic},
 
-    // would be done with swell-worker in place of the program
+    // would act on swell-worker in place of the program
     {0, "bcast", optional, left_out},
     {0, "bcast-exclude", required, left_out},
     {0, "compress", optional, left_out},

@@ -27,7 +27,7 @@ void StepLauncher::start(JobId job, std::vector<Command> commands, double now) {
 void StepLauncher::launch(Step step) {
   const bool companion = step.job != settings_.job;
   auto environment = companion ? companion_step_environment(environ) : step_environment(environ);
-  environment.push_back("SWELL_AGENT=1");  // spank_swell: no hint that srun lends nothing
+  environment.push_back("SWELL_AGENT=1");  // spank_swell then gives no hint about plain srun
   const SpooledInput* input = settings_.input->spooled ? &*settings_.input->spooled : nullptr;
   const Result<pid_t> pid =
       runner_.start(step.command, environment, {.foreground = step.foreground, .input = input});
@@ -54,18 +54,18 @@ bool StepLauncher::take(const ProcessRunner::Ended& ended, bool may_begin_again,
   return true;
 }
 
-/// Whether the job's own step may be launched again. A companion's GPUs go back instead.
+/// Returns whether the job's own step may be launched again. A companion's GPUs go back instead.
 bool StepLauncher::may_launch_again(const Step& step, bool may_begin_again) const {
   if (step.job != settings_.job || !may_begin_again) return false;
-  // Input that srun has read for a program that did not begin is lost, unless it is kept: /dev/null
-  // and a terminal have more.
+  // Input that srun has read for a program that did not begin is lost, unless it is kept here, or
+  // comes from /dev/null or a terminal.
   struct stat input {};
   return !step.foreground || settings_.input->spooled || fstat(STDIN_FILENO, &input) != 0 ||
          S_ISCHR(input.st_mode);
 }
 
-/// Whether this srun is run again, in a while, or may be: a slurmd or slurmctld was away as it
-/// launched.
+/// Returns whether this srun is, or may be, launched again later: a slurmd or slurmctld was away
+/// when it launched.
 bool StepLauncher::launches_again(const Step& step, const Exit& exit, bool may_begin_again,
                                   double now) {
   const auto pause_s = launch_again_in(step.launches);
@@ -75,8 +75,8 @@ bool StepLauncher::launches_again(const Step& step, const Exit& exit, bool may_b
   return true;
 }
 
-/// An error of srun's own, such as a bad option, is not fixed by another launch, unless slurmctld
-/// was away.
+/// Asks whether slurmctld was away: only then can another launch help against an error of srun's
+/// own, which may also be a bad option. Returns whether it asks.
 bool StepLauncher::asks_for_slurmctld(const Step& step, const Exit& exit) {
   if (!srun_failed(exit, std::getenv("SLURM_EXIT_ERROR"))) return false;
   const auto pid = runner_.start({"scontrol", "show", "config"}, outside_environment(environ),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swell-worker: the task of a step (launcher::Shim). Not for people.
+// swell-worker: the task of a step (launcher::Shim). Users do not call it.
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -36,15 +36,15 @@ using control::Client;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kConnectTime = 20s;
-/// The driver may take so long to tell the GPUs' compute modes; then they are taken for the usual
-/// one.
+/// Time that the driver has to tell the GPUs' compute modes; after that the default mode is
+/// assumed.
 constexpr double kModes_s = 20;
-constexpr double kInput_s = 30;  // srun has forwarded all of standard input
+constexpr double kInput_s = 30;  // for srun to forward all of standard input
 
 struct Arguments {
   std::string host, nodes, munge_socket, network = "auto";
   int port = 0;
-  int workers = 0, gpus = 0;  ///< on each of `nodes`; 0 GPUs: it is not looked for them
+  int workers = 0, gpus = 0;  ///< on each of `nodes`; 0 GPUs: their number is not checked
   bool keeps_input = false, live = false;
   char** program = nullptr;
 };
@@ -84,7 +84,7 @@ std::optional<Arguments> read_arguments(int argc, char** argv) {
   return arguments;
 }
 
-/// The node's number in "node1=0,node2=3"; -1 where the node is not in it.
+/// Returns the node's number in "node1=0,node2=3"; -1 if the node is not in it.
 int number_of(const std::string& nodes, const std::string& node) {
   const std::string list = "," + nodes, key = "," + node + "=";
   const auto at = list.find(key);
@@ -94,10 +94,10 @@ int number_of(const std::string& nodes, const std::string& node) {
                    list.substr(at + key.size(), list.find(',', at + 1) - at - key.size()).c_str());
 }
 
-/// The first number in such a list.
+/// Returns the first number in such a list.
 int first_of(const std::string& nodes) { return number(nodes.c_str() + nodes.find('=') + 1); }
 
-/// Ends as the program did, so that Slurm says of the task what it would say of the program.
+/// Ends as the program did, so that Slurm reports of the task what it would report of the program.
 [[noreturn]] void end_like(int status) {
   if (WIFSIGNALED(status)) {
     const rlimit no_core{0, 0};
@@ -146,7 +146,7 @@ int main(int argc, char** argv) {
       sigaddset(&handled, each);
     sigprocmask(SIG_BLOCK, &handled, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
-    std::signal(SIGCHLD, SIG_DFL);  // ignored, the program's end could not be waited for
+    std::signal(SIGCHLD, SIG_DFL);  // if ignored, the program's end could not be waited for
     Descriptor signals(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
     char host[256] = "";
     gethostname(host, sizeof host - 1);

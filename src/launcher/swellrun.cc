@@ -41,7 +41,7 @@ std::string env(const char* name) {
   return value != nullptr ? value : "";
 }
 
-/// Returns the output of a Slurm command. Runs it again where it failed, `max_asks` times in all:
+/// Returns the output of a Slurm command. If it fails, runs it again, `max_asks` times in all:
 /// slurmctld may have died before it answered.
 Result<std::string> answer_of(const std::vector<std::string>& command, int max_asks = kAsks) {
   const auto began = std::chrono::steady_clock::now();
@@ -53,14 +53,14 @@ Result<std::string> answer_of(const std::vector<std::string>& command, int max_a
   }
 }
 
-/// How slurmctld is reached and trusted.
+/// Returns how slurmctld is reached and trusted.
 Result<SlurmConfig> slurm_config() {
   const auto text = answer_of({"scontrol", "show", "config"});
   if (!text) return text.error();
   return read_config(*text);
 }
 
-/// At which port the controller would listen; an error says why there is none.
+/// Returns the port at which the controller would listen; the error says why there is none.
 Result<std::uint16_t> controller_port(const SlurmConfig& config) {
   const auto conf = control::swell_conf_on_node(std::getenv("SLURM_CONF"), config.conf_file,
                                                 std::getenv("SWELL_CONTROL_PORT"));
@@ -87,14 +87,14 @@ struct Job {
   ControllerAddress controller;
 };
 
-/// A text that the job's user chose.
+/// Returns a text that the job's user chose.
 Result<std::string> user_text(const std::string& id, const char* field) {
   auto text = answer_of(job_text_command(id, field));
   if (text && text->ends_with('\n')) text->pop_back();
   return text;
 }
 
-/// The job's shares of its nodes as scontrol shows them. `id` as in JobFacts.
+/// Returns the job's shares of its nodes as scontrol shows them. `id` as in JobFacts.
 Result<std::vector<NodeShare>> shown_shares(JobId job, const std::string& id, int max_asks) {
   const auto text = answer_of({"scontrol", "-d", "show", "job", id}, max_asks);
   if (!text) return text.error();
@@ -106,7 +106,7 @@ Result<std::vector<NodeShare>> shown_shares(JobId job, const std::string& id, in
   return read_job(*text, job, known);
 }
 
-/// The job's shares of its nodes: as scontrol shows them, else as a step on them sees them.
+/// Returns the job's shares of its nodes as scontrol shows them, else as a step on them sees them.
 Result<std::vector<NodeShare>> shares_of(JobId job, const JobFacts& facts) {
   if (auto shown = shown_shares(job, facts.id, 1)) return shown;
   if (facts.nodes > 0 && facts.owner == geteuid()) {
@@ -118,7 +118,7 @@ Result<std::vector<NodeShare>> shares_of(JobId job, const JobFacts& facts) {
   return shown_shares(job, facts.id, kAsks);
 }
 
-/// The error says why swellrun cannot run workers on it.
+/// Looks up the job. The error says why swellrun cannot run workers on it.
 Result<Job> look_up(const SlurmConfig& config, JobId id) {
   Job job;
   job.id = id;
@@ -144,7 +144,7 @@ Result<Job> look_up(const SlurmConfig& config, JobId id) {
   if (!comment) return comment.error();
   job.controller = {config.controllers, 0, config.munge_socket, config.slurm_user};
   if (const auto tag = read_tag(*comment); !tag) {
-    // Set by sbatch's plugin, which job_submit/swell has understood.
+    // Swell's SPANK plugin in sbatch sets the variable for jobs with --elastic.
     job.rigid =
         std::getenv("SWELL_JOB_IS_ELASTIC") == nullptr
             ? fmt::format("job {} was not submitted with --elastic", id)
@@ -198,7 +198,7 @@ Result<Agent::Setup> setup_of(const Options& options, const Json& model, const S
     setup.shim_munge_socket = std::move(inside.munge_socket);
   }
   setup.hello = hello_of(job);
-  // The controller counts the GPUs of the job, whatever uses them.
+  // hello_of() counts all GPUs of the job, whatever uses them: right for a job that cannot grow.
   if (basic.no_growth.empty()) {
     setup.hello.workers = basic.workers;
     setup.hello.gpus_per_worker = basic.gpus_per_worker;
@@ -235,9 +235,9 @@ void say_before(const Agent::Setup& setup, const Job& job, const Json& model) {
     say(fmt::format("{}: training on its own {}, no more are lent", why, count_of(gpus, "GPU")));
 }
 
-/// A step of srun's holds the job's CPUs and GPUs, so that the steps of a swellrun in it wait until
-/// it ends. SLURM_STEP_ID alone does not say so: the script of a job that was submitted in a step
-/// has it, too, and --overlap shares what the step has.
+/// Returns why swellrun cannot run within a step of srun, which holds the job's CPUs and GPUs: its
+/// own steps would wait until that step ends. SLURM_STEP_ID alone does not show this: the script of
+/// a job that was submitted in a step has it, too, and --overlap shares what the step has.
 std::optional<std::string> problem_within_srun(const Agent::Setup& setup) {
   constexpr std::uint32_t kFirstSpecial = 0xfffffff0;  // the batch script, an interactive step
   const auto step = read_number<std::uint32_t>(env("SLURM_STEP_ID"));
@@ -254,7 +254,7 @@ std::optional<std::string> problem_within_srun(const Agent::Setup& setup) {
   return fmt::format("swellrun within srun: write swellrun in place of srun ({})", why);
 }
 
-/// The file that all steps append to is a new one, where srun would make it so.
+/// Empties the file that all steps append to, if srun would empty it.
 void begin_output(const Options& options, const RunNames& run, const SlurmConfig& config) {
   if (appends(options.open_mode, config.appends_output)) return;
   for (const std::optional<std::string>* name : {&options.output, &options.error})
@@ -262,8 +262,8 @@ void begin_output(const Options& options, const RunNames& run, const SlurmConfig
       Descriptor(open(file->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
 }
 
-/// srun's help where `option` has no value or none in the next word, else that it lacks a program,
-/// or that it does not know the option.
+/// Returns srun's help if `option` takes no next word as its value; else srun's error: that it
+/// lacks a program, or does not know the option.
 std::string what_srun_says(const std::string& option) {
   const auto said = Children::output_of({"srun", option, "--help"}, outside_environment(environ),
                                         kScontrolSeconds);
@@ -370,7 +370,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Ignored, as by `trap '' CHLD` in a script, no child's end could be waited for.
+  // If SIGCHLD is ignored, as by `trap '' CHLD` in a script, no child's end can be waited for.
   std::signal(SIGCHLD, SIG_DFL);
   // With `ulimit -f` a write that fails must not end the training.
   std::signal(SIGXFSZ, SIG_IGN);
@@ -379,7 +379,7 @@ int main(int argc, char** argv) {
   try {
     code = run(argc, argv);
   } catch (const std::exception& e) { say(e.what()); }
-  // Help that could not be written is no success.
+  // Help that could not be written counts as a failure.
   const bool is_lost = !has_output && __fpending(stdout) > 0;
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || is_lost) {
     say("standard output cannot be written");

@@ -56,7 +56,7 @@ std::optional<runtime::Ucx::Options> ucx_of(const std::string& network, const st
 }
 
 std::optional<runtime::NcclOptions> nccl_of(const std::string& network) {
-  // Not with auto as long as nobody has seen it on GPUs: a program trains with the same library.
+  // Not with auto until it was tried on GPUs: programs train with the same library.
   if (network != "nccl") return std::nullopt;
   return runtime::NcclOptions{};
 }

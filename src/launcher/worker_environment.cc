@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kSlurm = "SLURM_";
 constexpr std::size_t kBesideName = 8;  // brackets, quotes and commas of a variable in a message
 
-/// After SLURM_: beginnings of what concerns one task, its devices or its node.
+/// Prefixes, after SLURM_, of variables about one task, its devices or its node.
 constexpr std::string_view kTask[] = {"CONF=",
                                       "LOCALID=",
                                       "TASK_PID=",
@@ -63,8 +63,8 @@ Environment torchrun_defaults(const Seat& seat) {
   return defaults;
 }
 
-/// The name by which NCCL tells the seat's allocation from another one on the same node; empty: the
-/// job has one allocation there, or the user names hosts.
+/// Returns the name by which NCCL tells the seat's allocation from another one on the same node;
+/// empty: the job has one allocation there, or the user names hosts.
 std::string nccl_host(const Seat& seat, const RunFacts& facts) {
   if (!facts.devices_apart || std::getenv("NCCL_HOSTID") != nullptr) return {};
   const auto own =
@@ -77,8 +77,8 @@ std::string nccl_host(const Seat& seat, const RunFacts& facts) {
   return shared ? fmt::format("{}.{}", own->name, own->job) : std::string();
 }
 
-/// A name as "node" and "07": what is before its last digits, and those; no digits: it is never
-/// part of a range.
+/// Splits a name such as "node07" into "node" and "07", its last digits. A name without digits is
+/// never part of a range.
 std::pair<std::string_view, std::string_view> parts(std::string_view name) {
   std::size_t begin = name.size();
   while (begin > 0 && name.size() - begin < 9 && name[begin - 1] >= '0' && name[begin - 1] <= '9')
@@ -106,7 +106,7 @@ Environment job_environment(const char* const* environment, std::size_t max_byte
   }
   std::size_t total = 0;
   for (const auto& [bytes, variable] : found) total += bytes;
-  // The largest go first; there may be tens of thousands.
+  // The largest variables are left out first; there may be tens of thousands.
   if (total > max_bytes)
     std::stable_sort(found.begin(), found.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -181,7 +181,7 @@ Environment run_environment(const RankAssignment& assignment, const Seat& seat,
 std::string host_list(const std::vector<std::string>& names) {
   std::string text;
   for (std::size_t i = 0; i < names.size();) {
-    // Variables with the same prefix and the same number of digits are one item.
+    // Names with the same prefix and the same number of digits are one item.
     const auto [prefix, digits] = parts(names[i]);
     std::size_t end = i + 1;
     while (!digits.empty() && end < names.size() && parts(names[end]).first == prefix &&
