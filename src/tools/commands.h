@@ -10,7 +10,7 @@ namespace swell::tools {
 /// Action of a subcommand, run once its options are read; returns the program's exit status.
 using Action = std::function<int()>;
 
-/// Refuses numbers that are not above 0. The words of CLI::PositiveNumber have the largest double.
+/// Refuses numbers that are not above 0. CLI::PositiveNumber's message shows the largest double.
 inline CLI::Validator above_zero() {
   return {[](const std::string& text) {
             double value = 0;

@@ -21,7 +21,7 @@ constexpr auto kConnectTime = std::chrono::seconds(5);
 constexpr auto kAnswerTime = std::chrono::seconds(10);
 constexpr auto kComeBackPause = std::chrono::milliseconds(20);
 
-/// Whom to ask, and as whom it must speak.
+/// Returns the controller's address, and which users it may run as.
 Result<control::Client::Options> controller_of(const slurm::ControllerConfig& slurm) {
   const auto conf = control::swell_conf_on_node(std::getenv("SLURM_CONF"), slurm.slurm_conf,
                                                 std::getenv("SWELL_CONTROL_PORT"));
@@ -45,7 +45,7 @@ Result<control::Answer> asked_at(const control::Client::Options& where, const co
                       client.error().message()));
     const auto sent = (*client)->send(ask);
     auto message = sent ? (*client)->receive(kAnswerTime) : sent.error();
-    // Strangers that connect without end take places of peers that have not been heard yet.
+    // Strangers that keep connecting can displace a peer that has not sent anything yet.
     if (!message && (*client)->is_crowded_out() && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(kComeBackPause);
       continue;
@@ -84,7 +84,7 @@ Result<control::Answer> ControllerClient::ask(const control::Ask& ask) {
   if (known_.empty())
     if (Result<void> found = find(); !found) return found.error();
   Result<control::Answer> answer = Error("nobody was asked");
-  // Only the active slurmctld has a controller.
+  // Only the active slurmctld has a controller, so all hosts are tried.
   for (const control::Client::Options& where : known_) {
     answer = asked_at(where, ask);
     if (answer) break;

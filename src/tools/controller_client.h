@@ -9,9 +9,9 @@
 
 namespace swell::tools {
 
-/// Asks the controller again and again. Looks its address up once: later a controller
-/// that is down is noticed at once, without the waits of slurmctld's own commands. One thread at a
-/// time.
+/// A client for many questions to the controller. Looks its address up once: later a controller
+/// that is down is noticed at once, without the waits of slurmctld's own commands. For one thread
+/// at a time.
 class ControllerClient {
  public:
   Result<control::Answer> ask(const control::Ask& ask);
@@ -22,8 +22,8 @@ class ControllerClient {
   std::vector<control::Client::Options> known_;
 };
 
-/// Asks the controller in the slurmctld that slurm.conf names, as the user who runs this; waits
-/// some seconds. A refusal is an error.
+/// Asks the controller in the slurmctld that slurm.conf names, as the user who runs this program;
+/// waits some seconds at most. A refusal is an error.
 Result<control::Answer> ask_controller(const control::Ask& ask);
 
 }  // namespace swell::tools

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swell doctor: checks whether the site is configured as Swell needs it, and says how to fix what
-// is not.
+// swell doctor: checks whether the site is configured as Swell needs it, and says how to fix the
+// rest.
 #include <fmt/format.h>
 #include <map>
 #include <memory>
@@ -17,7 +17,7 @@ namespace swell::tools {
 
 namespace {
 
-/// Returns the troubles that the controller names, by subject; none where it does not answer.
+/// Returns the problems that the controller reports, by subject; none if it does not answer.
 std::map<std::string, std::string> troubles_of_controller() {
   std::map<std::string, std::string> troubles;
   control::Ask ask;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swell drain: reclaims everything lent, in order, before an upgrade, a removal or maintenance, and
-// waits for it.
+// swell drain: reclaims all lent GPUs, in order, before an upgrade, a removal or maintenance, and
+// waits until they are back.
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -34,7 +34,7 @@ struct Options {
   int timeout_s = 600;
 };
 
-/// Companions that hold GPUs, from Slurm's own records.
+/// Returns the companions that hold GPUs, from Slurm's own records.
 Result<std::vector<slurm::JobId>> companions(slurm::SlurmApi& slurm) {
   slurm.forget();
   const Result<std::optional<slurm::Snapshot>> loaded = slurm.load();
@@ -56,7 +56,7 @@ Result<void> wait_until_back(const Options& options) {
   for (int empty = 0; empty < 2; std::this_thread::sleep_for(kLookEvery)) {
     const auto held = companions(*slurm);
     if (!held) return held.error();
-    // Must be empty twice: a companion may just have been allocated on the last grant.
+    // It must be empty twice: the last grant may just now become a companion.
     empty = held->empty() ? empty + 1 : 0;
     if (!held->empty() && held->size() != said)
       say("{} {} lent GPUs: {}\n", count_of(held->size(), "companion"),

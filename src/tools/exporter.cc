@@ -23,8 +23,8 @@ namespace swell::tools {
 namespace {
 
 constexpr const char* kOwnHost = "127.0.0.1";
-/// Clients that ask more often get the same numbers: the controller and slurmctld are not asked by
-/// whoever can reach the port.
+/// Clients that ask more often get the same numbers, so that not everyone who can reach the port
+/// can load the controller and slurmctld.
 constexpr std::chrono::seconds kFresh{1};
 
 struct Options {
@@ -42,7 +42,7 @@ Json sample(Json labels, Json value) {
   return Json::object({{"labels", std::move(labels)}, {"value", std::move(value)}});
 }
 
-/// A series for each job: only where it is asked for, as there may be many.
+/// Adds a series for each job: only on request, since there may be many jobs.
 void add_jobs(Json& families) {
   const auto snapshot = load_snapshot();
   const auto rows = snapshot ? job_rows(*snapshot, {}) : snapshot.error();
@@ -77,7 +77,7 @@ int failed(const std::string& what) {
 
 int write_files(ControllerClient& controller, const Options& options) {
   for (;;) {
-    // node_exporter never sees half a file.
+    // The file is replaced atomically: node_exporter never sees half a file.
     const Result<void> written =
         replace_file(options.text_file, collect(controller, options, MetricsFormat::prometheus));
     if (!written) return failed(written.error().message());
@@ -86,7 +86,7 @@ int write_files(ControllerClient& controller, const Options& options) {
   }
 }
 
-/// The metrics in one format, asked for anew where they are older than kFresh.
+/// The metrics in each format, collected again if they are older than kFresh.
 class Fresh {
  public:
   Fresh(ControllerClient& controller, const Options& options)

@@ -32,29 +32,29 @@ mode_t mask() {
   return now;
 }
 
-/// Stands in a new file's name behind that of the file that it is to replace, before six letters of
-/// mkostemp().
+/// Part of a new file's name, after the name of the file that it replaces and before the six
+/// letters of mkostemp().
 constexpr const char* kFreshMark = ".swell-new-";
 constexpr std::size_t kFreshLetters = 6;
 
-/// New files that are made before one does without a lock: some file systems count no links.
+/// Attempts to lock a new file before one without lock is used: some file systems count no links.
 constexpr int kTries = 3;
 
-/// Names of leftovers that are looked at: others may have planted any number.
+/// Maximum number of leftovers to look at, since other users may have planted any number.
 constexpr int kMaxLooks = 64;
 
 /// Time for which a FIFO's reader is waited for.
 constexpr auto kReaderTime = std::chrono::seconds(2);
 
-/// A new file beside `path`, whose name is put into `name`. Its lock says that its writer lives; -1
-/// and errno: there can be none.
+/// Makes a new file beside `path`, and sets `name` to its name. Its lock shows that its writer
+/// lives. Returns -1 and sets errno if it cannot be made.
 int open_fresh(const std::string& path, std::string& name) {
   for (int left = kTries;; --left) {
     name = path + kFreshMark + std::string(kFreshLetters, 'X');
     const int file = mkostemp(name.data(), O_CLOEXEC);
     struct stat status {};
-    // Before the file is locked, another writer may take it for a leftover and remove it: try
-    // again.
+    // Before the file is locked, another writer may take it for a leftover and remove it: then
+    // tries again.
     if (file < 0 || flock(file, LOCK_EX) != 0 || fstat(file, &status) != 0 || status.st_nlink > 0 ||
         left == 1)
       return file;
@@ -78,7 +78,7 @@ void remove_dead(const std::string& name, const struct stat* like) {
   close(file);
 }
 
-/// Removes what writers of `path` left that were killed before they could put it in place.
+/// Removes files of writers that were killed before they could replace `path`.
 void remove_leftovers(const std::string& path, const struct stat* like) {
   const std::filesystem::path whole(path);
   const std::string begin = whole.filename().string() + kFreshMark;
@@ -134,7 +134,7 @@ Result<void> write_file(const std::string& path, const std::string& text) {
     write_text(text);
     return {};
   }
-  // To open a FIFO that nobody reads would wait for a reader, maybe for ever.
+  // Opening a FIFO that nobody reads would block, maybe for ever.
   const auto try_open = [&] {
     return open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
   };
@@ -170,7 +170,7 @@ Result<void> replace_file(const std::string& path, const std::string& text,
               (like == nullptr || fchown(file, like->st_uid, like->st_gid) == 0) &&
               fchmod(file, mode) == 0;
   int why = errno;
-  const int lock = fcntl(file, F_DUPFD_CLOEXEC, 0);  // until it is in place
+  const int lock = fcntl(file, F_DUPFD_CLOEXEC, 0);  // keeps the lock until the file is in place
   // A file server may report only at close() that the data could not be written.
   if (close(file) != 0) {
     good = false;

@@ -16,13 +16,13 @@ Result<std::string> read_file(const std::string& path);
 Result<Json> read_json(const std::string& path);
 /// Replaces a file by `text`; "-" is standard output. The error names the file and the reason.
 Result<void> write_file(const std::string& path, const std::string& text);
-/// Replaces a file by `text` at once: a reader sees the old text or the new one. The new one is
-/// written beside it, under a name that nobody can know beforehand, and removed where it could not
-/// be put in place; so is what a writer of this user left beside it that was killed. `like`: of a
-/// file whose mode and owner the new one is given. The error names the file.
+/// Replaces a file by `text` atomically: a reader sees the old text or the new one. The new file is
+/// written beside it, under a name that nobody can guess, and removed if it cannot be put in place,
+/// as are files that killed writers of this user left there. `like`: of a file whose mode and owner
+/// it gets. The error names the file.
 Result<void> replace_file(const std::string& path, const std::string& text,
                           const struct stat* like = nullptr);
-/// Whether a file of this name is there, or "-": otherwise it is a name of a catalogue.
+/// Returns whether a file of this name exists, or it is "-": otherwise it is a catalogue's name.
 bool is_file(const std::string& name);
 
 }  // namespace swell::tools

@@ -37,7 +37,7 @@ std::string time_of(const Json& row) {
   return text;
 }
 
-/// Sentence for what has no reason of its own.
+/// Returns a sentence for an event without a reason of its own.
 std::string plain_words(const Json& row, const std::string& event) {
   const Json details = row.at("details");
   const auto gpus = [&](const char* key) { return count_of(number_in(details, key), "GPU"); };
@@ -54,7 +54,7 @@ std::string plain_words(const Json& row, const std::string& event) {
   return {};
 }
 
-/// Sentence for what has figures.
+/// Returns a sentence for an event: its figures if it has any, else its reason.
 std::string figures_of(const Json& row, const std::string& event) {
   if (event == "profile") {
     std::string text = fmt::format("{:.4g} samples a second on {}", number_in(row, "samples_per_s"),

@@ -19,12 +19,12 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kMaxRequest = 8192;
-/// After a failure for want of descriptors.
+/// Pause of accept after a failure for lack of descriptors.
 constexpr milliseconds kRetryPause{50};
-/// Newcomers that are taken before others are served again.
+/// Number of new clients that are accepted before others are served again.
 constexpr int kNewcomers = 16;
 
-/// Clients take at most half of the descriptors that this process may have.
+/// Returns `wanted`, but at most half of the descriptors that this process may have.
 std::size_t within_limit(std::size_t wanted) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
@@ -89,7 +89,7 @@ void HttpServer::accept_some() {
       const Places::Id id = ++last_id_;
       clients_.emplace(id, Client{std::move(fd), {}, {}, false, Clock::now() + options_.patience});
       places_.take(id, address);
-      serve(id);  // mostly the request is there already
+      serve(id);  // usually the request is there already
       continue;
     }
     if (errno == EAGAIN) return;
@@ -126,7 +126,7 @@ void HttpServer::serve(Places::Id id) {
     if (sent < 0) return drop(id);
     client.out.erase(0, static_cast<std::size_t>(sent));
   }
-  // Bytes that the client sent beyond its request would make the system reset the connection.
+  // Unread bytes beyond the request would make the kernel reset the connection at close().
   char rest[1024];
   for (int i = 0; i < 16 && ::recv(client.fd.get(), rest, sizeof rest, 0) == sizeof rest; ++i)
     continue;

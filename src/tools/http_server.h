@@ -15,22 +15,22 @@
 
 namespace swell::tools {
 
-/// Answers one request of each client of HTTP, and closes the connection. None waits for another:
-/// clients that say nothing, or do not read, are few, and the oldest gives way to a newcomer.
+/// Answers one request of each HTTP client, and closes the connection. No client waits for another:
+/// the number of clients is limited, and the oldest silent one gives way to a newcomer.
 class HttpServer {
  public:
   struct Options {
     std::size_t clients = 512, clients_of_one_address = 256;
-    /// For a client to send its request and take the answer, without the time that answers take.
+    /// For a client to send its request and read the answer, without the time to make answers.
     std::chrono::milliseconds patience{5000};
-    /// Share of a core that clients may take, all together; beyond it they wait in the kernel.
+    /// Share of a core that all clients together may use; beyond it they wait in the kernel.
     double share = 0.2, saved_up_s = 1;
-    /// Returns the whole response to a request, which is given up to its empty line.
+    /// Returns the whole response to a request, whose text goes up to its empty line.
     std::function<std::string(const std::string& request)> answer;
   };
   HttpServer(Descriptor listening, Options options);
 
-  /// Waits until something is to be done, and does it.
+  /// Waits for events, and handles them.
   void turn();
 
  private:
@@ -55,7 +55,7 @@ class HttpServer {
   std::optional<Clock::time_point> accept_again_;
 };
 
-/// Where to listen.
+/// The address to listen at.
 struct ListenAddress {
   std::string host;  ///< empty: all addresses of this host
   std::uint16_t port = 0;
@@ -63,7 +63,7 @@ struct ListenAddress {
 /// Reads "ADDRESS:PORT", "[ADDRESS]:PORT", ":PORT" for all addresses, and "PORT" for `host`. The
 /// error names the text and these forms.
 Result<ListenAddress> read_listen_address(const std::string& text, const std::string& host);
-/// A listening socket there.
+/// Returns a listening socket at the address.
 Result<Descriptor> listen_at(const ListenAddress& address);
 
 }  // namespace swell::tools

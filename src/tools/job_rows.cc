@@ -19,7 +19,7 @@ int count(const control::Tag& tag, const char* key) {
   return static_cast<int>(tag.number(key).value_or(0));
 }
 
-/// Lowers a row's maximum to one that `sizes` or `step` of --elastic let the job have.
+/// Lowers a row's maximum to a total that `sizes` or `step` of --elastic allow.
 void bound(JobRow& row, const control::ElasticSpec& spec) {
   if (!row.max_gpus && spec.sizes.empty()) return;
   const int max = row.max_gpus.value_or(control::ElasticSpec::kNoLimit);
@@ -42,7 +42,7 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   if (!spec) row.max_gpus = row.basic_gpus;
   else if (spec->has_max())
     row.max_gpus = spec->max_total(std::max(row.basic_gpus, row.wanted_gpus), true);
-  // The tag describes a former run while the job waits to run again.
+  // While the job waits to run again, the tag describes its former run.
   const bool runs = record.phase == slurm::JobPhase::running;
   row.state = runs ? tag.get("state") : record.state_text;
   if (row.state.empty()) row.state = control::to_text(control::JobState::allocated);
@@ -70,7 +70,7 @@ JobRow row_of(const slurm::JobRecord& record, const control::Tag& tag) {
   return row;
 }
 
-/// Shows what Slurm runs for a job where its AdminComment says another number of GPUs.
+/// Shows the companions that Slurm runs, if the job's AdminComment has another number of GPUs.
 void correct_lent(std::vector<JobRow>& rows, const slurm::Snapshot& snapshot) {
   std::map<std::int64_t, std::vector<control::CompanionWord>> running;
   for (const slurm::JobRecord& record : snapshot.jobs) {
@@ -92,7 +92,7 @@ void correct_lent(std::vector<JobRow>& rows, const slurm::Snapshot& snapshot) {
   }
 }
 
-/// Error for a job that was asked for but is not shown.
+/// Returns the error for a job that was asked for but is not shown.
 Error not_shown(const slurm::Snapshot& snapshot, slurm::JobId id) {
   const auto found = std::find_if(snapshot.jobs.begin(), snapshot.jobs.end(),
                                   [&](const slurm::JobRecord& job) { return job.id == id; });

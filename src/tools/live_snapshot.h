@@ -9,10 +9,10 @@
 
 namespace swell::tools {
 
-/// Slurm's records of this moment, with users by name.
+/// Returns Slurm's current records, with users by name.
 Result<slurm::Snapshot> load_snapshot();
 
-/// The user's name; the number where there is none.
+/// Returns the user's name, or the uid as text if there is none.
 std::string name_of_user(uid_t uid);
 
 }  // namespace swell::tools

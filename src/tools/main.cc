@@ -39,7 +39,7 @@ constexpr int kUsage = 2;
 
 using swell::tools::complain;
 
-/// Says that there is no such command, or that one is wanted, and which there are.
+/// Prints that the command is wrong or missing, and which commands exist.
 int name_commands(const char* wrong) {
   std::vector<std::string> names;
   for (const auto& subcommand : kSubcommands) names.emplace_back(subcommand.name);
@@ -60,7 +60,7 @@ std::string usage_error(const CLI::App& command, const CLI::ParseError& problem)
   for (const CLI::Option* option : command.get_options()) {
     if (!option->get_positional()) continue;
     std::string name = option->get_type_name();
-    name.erase(std::min(name.find(':'), name.size()));  // what is checked
+    name.erase(std::min(name.find(':'), name.size()));  // removes the name of its check
     words += option->get_required() ? " " + name : fmt::format(" [{}]", name);
     if (option->get_expected_max() > 1) words += "...";
     if (option->get_required() && option->count() == 0 && missing.empty()) missing = name;

@@ -27,7 +27,7 @@ std::string escaped(const std::string& text, bool quotes) {
   return result;
 }
 
-/// {a="b",le="1"}; empty without labels.
+/// Returns {a="b",le="1"}; empty without labels.
 std::string labels_of(const Json& labels, const std::string& bound = {}) {
   std::string text;
   for (const auto& [name, value] : members(labels))

@@ -9,13 +9,13 @@ namespace swell::tools {
 
 enum class MetricsFormat {
   open_metrics,  ///< OpenMetrics 1.0
-  prometheus,    ///< Prometheus' text format 0.0.4, which node_exporter's files have too
+  prometheus,    ///< Prometheus' text format 0.0.4, also for node_exporter's files
 };
 
-/// Text of {"families": [...]}, as Meters::to_json() (controller/meters.h) makes it.
+/// Returns the text of {"families": [...]}, as made by Meters::to_json() (controller/meters.h).
 std::string metrics_text(const Json& metrics, MetricsFormat format);
 
-/// Content-Type of an HTTP answer in that format.
+/// Returns the Content-Type of an HTTP answer in that format.
 const char* content_type(MetricsFormat format) noexcept;
 
 }  // namespace swell::tools

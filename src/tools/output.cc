@@ -36,7 +36,7 @@ int fail(const Error& error) {
 
 void hold_standard_files() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    if (fcntl(fd, F_GETFD) < 0)  // the lowest that is free is this one
+    if (fcntl(fd, F_GETFD) < 0)  // open() returns the lowest free descriptor, `fd`
       open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 

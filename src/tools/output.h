@@ -13,7 +13,7 @@
 
 namespace swell::tools {
 
-/// `value` as line_of() formats it: text through control::printable(), all else as it is.
+/// Returns `value` as line_of() formats it: text goes through control::printable(), nothing else.
 template <typename T>
 decltype(auto) shown(const T& value) {
   if constexpr (std::is_convertible_v<const T&, std::string_view>)
@@ -21,8 +21,8 @@ decltype(auto) shown(const T& value) {
   else return static_cast<const T&>(value);
 }
 
-/// fmt::format() for people: whatever an argument says, it begins no line and commands no
-/// terminal. The format itself is Swell's own text.
+/// fmt::format() for people: an argument's text can neither begin a line nor control the terminal.
+/// The format itself is Swell's own text.
 template <typename... Args>
 std::string line_of(fmt::format_string<const Args&...> format, const Args&... args) {
   return [&](const auto&... each) {
@@ -30,8 +30,8 @@ std::string line_of(fmt::format_string<const Args&...> format, const Args&... ar
   }(shown(args)...);
 }
 
-/// Writes text that Swell put together to standard output or error. Every subcommand writes through
-/// it: line feeds stay, and no other control character passes.
+/// Writes text that Swell made to standard output or error. Every subcommand writes through this
+/// function: line feeds stay, and no other control character is written.
 void write_text(std::string_view text, std::FILE* to = stdout);
 void write_json(const Json& json);
 void write_json_line(const Json& json);
@@ -44,14 +44,14 @@ void say(fmt::format_string<const Args&...> format, const Args&... args) {
 
 /// Writes "swell: ..." as one line to standard error.
 void complain(std::string_view sentence);
-/// The same; returns the exit status 1.
+/// Writes the error like complain(). Returns the exit status 1.
 int fail(const Error& error);
 
 /// Makes sure that descriptors 0 to 2 are open, so that no file or socket of the program becomes
-/// its standard output: a closed one stays one that cannot be read or written.
+/// its standard output. A closed one still cannot be read or written.
 void hold_standard_files();
-/// Exit status of a program that is about to end with `status`: not 0 where something that it wrote
-/// to standard output was lost, which is said.
+/// Returns the exit status of a program that is about to end with `status`: not 0 if output to
+/// standard output was lost, which it reports.
 int finish_output(int status);
 
 }  // namespace swell::tools

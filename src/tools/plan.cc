@@ -54,14 +54,14 @@ struct Options {
 
 constexpr double GiB = 1024.0 * 1024.0 * 1024.0;
 
-/// A model to plan for, and its graph where it was given as one.
+/// A model to plan for, and its graph if it was given as a graph.
 struct Planned {
   models::CatalogueEntry entry{};
   std::optional<models::Graph> graph;
   models::GraphChain chain;
 };
 
-/// Reads a graph as chain of layers, which are the same on all GPU types of `cluster`.
+/// Reads a graph as a chain of layers, which is the same for all GPU types of `cluster`.
 Result<void> read_graph(const Options& options, const Json& json, const cluster::Cluster& cluster,
                         Planned& planned) {
   auto graph = models::graph_from_json(json);
@@ -185,8 +185,8 @@ Result<plan::Layout> read_current(const Options& options, const models::Catalogu
   return plan::resolve(*plan, perf.cluster());
 }
 
-/// By row: its plan with chunks and a schedule, or why there is none. Shorter than the table where
-/// time was up.
+/// For each row its plan with chunks and a schedule, or why there is none. Shorter than the table
+/// if the time was up.
 using Scheduled = std::vector<Result<planner::ScheduledPlan>>;
 
 Result<Scheduled> schedule_rows(const planner::ScaleTable& table,
@@ -213,7 +213,7 @@ Result<Scheduled> schedule_rows(const planner::ScaleTable& table,
     all.push_back(given ? planner::with_schedule(perf, row.layout, *given)
                         : planner::best_scheduled(perf, row.layout, name, helpers, {expired}));
   }
-  // An error in all rows is an error in the request.
+  // An error in all rows is an error of the request.
   if (!all.empty() &&
       std::none_of(all.begin(), all.end(), [](const auto& one) { return one.ok(); }))
     return all.front().error();
@@ -307,7 +307,7 @@ void print_table(const planner::NamedTable& table, const Options& options, bool 
         options.seconds);
 }
 
-/// Writes the drawing of the last row: as it is scheduled, else under its plan's own schedule.
+/// Writes the drawing of the last row, by its found schedule, else by its plan's own schedule.
 Result<void> draw(const planner::ScaleTable& table, const Scheduled& scheduled,
                   const perf::PerformanceModel& perf, const std::string& path) {
   const bool has_schedule = scheduled.size() == table.rows.size() && scheduled.back().ok();
@@ -327,14 +327,14 @@ Result<std::unique_ptr<planner::Solver>> solver_for(const Options& options, int 
                              options.solver));
   if (options.solver != "incremental" || options.free_gpus < 0)
     return planner::make_solver(options.solver);
-  // A number of GPUs was asked for: the solver must not stop at twice the job's size.
+  // The user gave a number of GPUs: the solver must not stop at twice the job's size.
   planner::Incremental::Options all;
   all.max_free = std::max(1, free_gpus);
   return std::unique_ptr<planner::Solver>(std::make_unique<planner::Incremental>(all));
 }
 
-/// Says where the time to start kernels, which predictions from data sheets have with --grid alone,
-/// would make the plan so far a fifth slower or more.
+/// Tells the user if launching kernels, which predictions from data sheets count with --grid only,
+/// would make the current plan at least a fifth slower.
 void say_launches(const perf::PerformanceModel& perf, const plan::Layout& current,
                   perf::Coefficients coefficients, const models::Model& model,
                   const cluster::Cluster& cluster) {
@@ -384,7 +384,7 @@ int run(const Options& options) {
   planner::ScaleSource source = options.coefficients.empty() && options.profile.empty()
                                     ? planner::ScaleSource::data_sheets
                                     : planner::ScaleSource::running_job;
-  // As the controller plans for jobs that have no profile yet.
+  // The controller plans in the same way for jobs without a profile.
   if (options.grid && source == planner::ScaleSource::data_sheets && !planned->graph)
     perf::expect_launches(coefficients, entry->model, *cluster);
   std::optional<perf::NodeCosts> costs;

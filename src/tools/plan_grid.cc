@@ -17,7 +17,7 @@ namespace {
 
 constexpr double GiB = 1024.0 * 1024.0 * 1024.0;
 
-/// Peak of the fullest GPU, in bytes.
+/// Returns the peak memory of the fullest GPU, in bytes.
 double peak_of(const plan::Layout& layout, const perf::PerformanceModel& perf) {
   const perf::MemoryModel memory(perf);
   double peak = 0;
@@ -29,7 +29,7 @@ std::string summary_of(const plan::Layout& layout, const perf::PerformanceModel&
   return plan::name_all(layout, perf.cluster(), perf.model()).summary();
 }
 
-/// Why the row has no plan: CP or EP excludes its number of GPUs, or memory.
+/// Returns why the row has no plan: CP or EP excludes its GPU count, or memory is too small.
 Result<void> has_plan(const planner::GridRow& row, const perf::PerformanceModel& perf) {
   if (auto good = planner::check_gpus(row.gpus, perf.model()); !good) return good.error();
   return row.layout.stages.empty() ? Result<void>(Error("no plan fits")) : Result<void>();
@@ -40,7 +40,7 @@ planner::ScaleSource source_of(const GridRequest& request, int type) {
                                                      : request.source;
 }
 
-/// Types by where their times come from: "one device (h100), data sheets (a100)".
+/// Returns types by the source of their times: "one device (h100), data sheets (a100)".
 std::string sources_of(const planner::GridTable& table, const perf::PerformanceModel& perf,
                        const GridRequest& request) {
   std::string all;

@@ -13,7 +13,7 @@ namespace swell::tools {
 struct GridRequest {
   int micro_batches = 1;
   std::string sizes;  ///< "4/8/12"; empty: powers of two
-  /// Where the times of types come from that `costs` does not know.
+  /// Source of the times of types that `costs` does not know.
   planner::ScaleSource source = planner::ScaleSource::unknown;
   const perf::NodeCosts* costs = nullptr;
   bool cells = false, json = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swell profile: the profiler of one device, which is a part of the Python package.
+// swell profile: runs the one-device profiler, which is part of the Python package.
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +17,7 @@ namespace swell::tools {
 
 namespace {
 
-/// Exit status of kProbe where Python lacks Swell's package.
+/// Exit status of kProbe if Python lacks Swell's package.
 constexpr int kLacksPackage = 43;
 constexpr const char* kProbe = R"(
 import importlib.util, sys
@@ -27,7 +27,7 @@ except ModuleNotFoundError:
     found = None
 sys.exit(0 if found else 43))";
 
-/// Whether `python` runs and does not find Swell's package.
+/// Returns whether `python` runs and does not find Swell's package.
 bool lacks_package(const std::string& python) {
   const pid_t child = fork();
   if (child < 0) return false;
@@ -42,8 +42,8 @@ bool lacks_package(const std::string& python) {
   return WIFEXITED(status) && WEXITSTATUS(status) == kLacksPackage;
 }
 
-/// Becomes `python3 -m swell.profile` with these words; returns where there is no such program, or
-/// it lacks the package.
+/// Becomes `python3 -m swell.profile` with these words. Returns only if there is no such program,
+/// or it lacks the package.
 int become_python(const std::vector<std::string>& words) {
   const char* chosen = std::getenv("SWELL_PYTHON");
   const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";

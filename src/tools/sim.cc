@@ -43,19 +43,19 @@ struct Options {
          profile_wait = control::SwellConf{}.profile_wait_s;
   int seeds = 1, first_seed = 1, jobs = 0, threads = 0, profile_steps = sim::Reporting{}.steps,
       days = 31;
-  std::vector<double> deadlines;  ///< none or two
+  std::vector<double> deadlines;  ///< empty, or two numbers
   bool sample = false, leave_out_large = false, site = false, explain = false;
-  bool page = false;  ///< what Swell brings, by account, in place of a table of policies
+  bool page = false;  ///< a page by account instead of a table of policies
 };
 
-/// Share of jobs on a page that are not elastic. It is assumed: nobody has asked the users.
+/// Share of a page's jobs that are not elastic. It is an assumption without a survey of users.
 constexpr double kSiteRigidShare = 0.5;
-/// Decides for jobs without a profile, as Swell does for programs that it knows nothing of, and is
-/// quick enough for a month of jobs.
+/// This policy decides for jobs without a profile, as Swell does for unknown programs, and is quick
+/// enough for a month of jobs.
 constexpr const char* kSitePolicy = "fewest-first";
 
 constexpr double kGeneratedHours = 8;
-/// Ratios of fewer jobs are warned of.
+/// Users are warned of ratios that come from fewer jobs.
 constexpr int kFewJobs = 30;
 // Jobs an hour for each GPU: 60 jobs in 8 hours on 64 GPUs, as on Suika's testbed.
 constexpr double kGeneratedJobs_h = 0.12;
@@ -152,7 +152,7 @@ Result<sim::Experiment> read_experiment(const Options& options, const Site* site
   made.policies = options.policies;
   made.base = options.base;
   made.backfill = options.backfill == "on";
-  // A page is the same each time that it is made; comparisons of policies pay for their searches.
+  // A page is repeatable; in comparisons, the time of a policy's searches counts.
   made.fixed_decision_time =
       options.decision_time == "fixed" || (options.decision_time.empty() && site != nullptr);
   made.remaining_known = options.remaining == "known" ? 1 : options.remaining == "half" ? 0.5 : 0;
@@ -272,7 +272,7 @@ std::string with_bounds(const sim::Ratio& ratio) {
              : fmt::format("{:.3f}", ratio.mean);
 }
 
-/// Prints what consent to fewer GPUs costs, where any job gave it and a policy honours it.
+/// Prints what consent to fewer GPUs costs, if any job gave it and a policy honours it.
 void print_consent(const sim::Results& results) {
   using Align = TextTable::Align;
   TextTable table({{"JCT with consent / without"},
@@ -296,7 +296,7 @@ void print_consent(const sim::Results& results) {
   if (any) write_text("\n" + table.text());
 }
 
-/// Prints what the decisions of each policy cost and brought.
+/// Prints the costs and the gains of each policy's decisions.
 void print_explanations(const sim::Results& results, int first_seed) {
   using Align = TextTable::Align;
   for (std::size_t i = 0; i < results.explanations.size(); ++i) {

@@ -26,12 +26,12 @@ namespace {
 
 /// Some databases take minutes for a month of jobs.
 constexpr auto kPatience = std::chrono::seconds(600);
-/// Accounts with a row of their own.
+/// Maximum number of accounts with a row of their own.
 constexpr std::size_t kAccounts = 20;
-/// Share of GPUs in use from which on hardly any are idle for long.
+/// Share of GPUs in use above which few GPUs are idle for long.
 constexpr double kFull = 0.9;
 
-/// Descriptions of types that the site has and the catalogue lacks: those of `assumed`.
+/// Returns the site's types that the catalogue lacks, each with the figures of `assumed`.
 Result<std::vector<cluster::GpuType>> assumed_types(const cluster::Fabric& fabric,
                                                     const std::string& assumed) {
   std::vector<cluster::GpuType> types;
@@ -51,8 +51,8 @@ Result<std::vector<cluster::GpuType>> assumed_types(const cluster::Fabric& fabri
   return types;
 }
 
-/// Where companions run by the site's swell.conf; nowhere where it has none yet. Adds a note where
-/// the file is there and cannot be read.
+/// Returns where companions run by the site's swell.conf; empty if there is none yet. Adds a note
+/// if the file exists and cannot be read.
 sim::JobFilter companions_of_site(std::vector<std::string>& notes) {
   const auto slurmctld = slurm::load_controller_config();
   if (!slurmctld) return {};
@@ -79,7 +79,7 @@ Result<sim::TraceFile> jobs_of_site(int days, std::vector<std::string>& notes) {
                              "add --trace FILE, with jobs that were printed elsewhere",
                              printed.error().message()))
         .while_doing("sacct");
-  if (printed->find('\n') == printed->rfind('\n'))  // the names of the columns alone
+  if (printed->find('\n') == printed->rfind('\n'))  // only the header line
     return Error(fmt::format("Slurm's accounting has no job of the last {}; take more with --days, "
                              "or jobs that were printed elsewhere with --trace FILE",
                              days == 1 ? std::string("day") : count_of(days, "day")))
@@ -99,7 +99,7 @@ Result<sim::TraceFile> jobs_of_file(const std::string& path, const sim::JobFilte
   return trace;
 }
 
-/// Leaves out what `cluster` cannot hold. `source`: where the jobs are from, for the error.
+/// Leaves out jobs larger than `cluster`. `source`: the origin of the jobs, for the error.
 Result<Site> joined(cluster::Cluster cluster, sim::TraceFile trace, std::string which,
                     const std::string& source) {
   trace.leave_out_larger(cluster.gpu_count(), "the cluster");
@@ -134,7 +134,7 @@ std::vector<std::string> cells(const sim::AccountRow& row, const std::string& na
       rigid ? minutes(row.most_rigid_delay_s) : "-"};
 }
 
-/// The rows of the largest accounts, the others as one, and all jobs.
+/// Returns rows for the largest accounts, one for the number of others, and one for all jobs.
 std::string account_table(const std::vector<sim::AccountRow>& rows) {
   using Align = TextTable::Align;
   TextTable table({{"account"},

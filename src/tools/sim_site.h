@@ -15,20 +15,20 @@ namespace swell::tools {
 struct Site {
   std::shared_ptr<const cluster::Cluster> cluster;
   sim::TraceFile trace;
-  std::string which;               ///< words for these jobs, such as "submitted in the last day"
-  std::vector<std::string> notes;  ///< what is not known of the cluster, one sentence each
+  std::string which;               ///< describes these jobs, such as "submitted in the last day"
+  std::vector<std::string> notes;  ///< unknown facts of the cluster, one sentence each
 };
 
-/// Reads the nodes from slurmctld and the jobs from the file `trace`; where that is empty, those
-/// submitted in the last `days` days from `sacct`.
-/// `gpu_type`: type of GPUs for which Slurm names none that the catalogue has; empty: none is
-/// assumed, and the error names the option.
+/// Reads the nodes from slurmctld, and the jobs from the file `trace` or, if that is empty,
+/// those submitted in the last `days` days from `sacct`. `gpu_type`: the type of GPUs for which
+/// Slurm names no type of the catalogue; empty: none is assumed, and the error names the
+/// option.
 Result<Site> load_site(int days, const std::string& gpu_type, const std::string& trace);
 
 /// Reads the jobs of the file `trace`, for `cluster`.
 Result<Site> site_of_file(cluster::Cluster cluster, const std::string& trace);
 
-/// One page: what each policy but fifo brings the site, all in all and by account.
+/// Returns a page: what each policy except fifo brings the site, in all and by account.
 std::string site_page(const Site& site, const sim::Experiment& experiment,
                       const sim::Results& results);
 

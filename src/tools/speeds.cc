@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swell speeds: what --elastic=table=FILE sends along of a table; the SPANK plugin asks for it.
+// swell speeds: prints what --elastic=table=FILE sends from a table; the SPANK plugin runs it.
 #include <memory>
 #include <string>
 

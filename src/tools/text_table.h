@@ -6,8 +6,8 @@
 
 namespace swell::tools {
 
-/// A table of text with headings and columns that are aligned by what they take on a terminal. The
-/// last column has any width.
+/// A table of text with headings and columns, aligned by the width that text takes on a terminal.
+/// The last column has any width.
 class TextTable {
  public:
   enum class Align { left, right };
@@ -21,7 +21,7 @@ class TextTable {
   /// REQUIRES: no more cells than columns.
   void add(std::vector<std::string> cells);
   bool empty() const noexcept { return rows_.empty(); }
-  /// The table as lines that end in a newline, without trailing blanks.
+  /// Returns the table as lines that end in a newline, without trailing blanks.
   std::string text() const;
 
  private:

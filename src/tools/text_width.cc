@@ -10,7 +10,7 @@ namespace swell::tools {
 
 namespace {
 
-/// Has this thread read characters as UTF-8 while it lives, whatever the user's locale is.
+/// While it lives, this thread reads characters as UTF-8, whatever the user's locale is.
 class Utf8Locale {
  public:
   Utf8Locale() : before_(ours() != nullptr ? uselocale(ours()) : nullptr) {}

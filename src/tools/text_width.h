@@ -7,11 +7,11 @@
 
 namespace swell::tools {
 
-/// Columns that printable() text takes on a terminal: two for a wide character, none for a
-/// combining one. libc's wcwidth() knows them.
+/// Returns the columns that printable() text takes on a terminal: two for a wide character, none
+/// for a combining one, by libc's wcwidth().
 std::size_t columns_of(std::string_view text);
 
-/// The first characters of `text` that take at most `columns`.
+/// Returns the first characters of `text`, which take at most `columns`.
 std::string cut_to(std::string_view text, std::size_t columns);
 
 }  // namespace swell::tools

@@ -28,7 +28,7 @@ struct Options {
 
 volatile std::sig_atomic_t is_over = 0;
 
-/// The terminal's other screen, keys as they are typed; all as it was when destroyed.
+/// The terminal's alternate screen, with unbuffered keys; the destructor restores the terminal.
 class Screen {
  public:
   Screen() {
@@ -61,7 +61,7 @@ class Screen {
     std::fputs("\x1b[J", stdout);
     std::fflush(stdout);
   }
-  /// Waits; false: `q` was typed, or a signal came.
+  /// Waits. Returns false if `q` was typed, or a signal came.
   bool wait(double seconds) {
     pollfd keys{has_keys_ ? STDIN_FILENO : -1, POLLIN, 0};
     char key = 0;
@@ -82,7 +82,7 @@ struct Look {
   Json metrics;
 };
 
-/// Names the users that nodes are withheld from.
+/// Adds the names of the users from whom nodes are withheld.
 void name_users(Json& metrics) {
   Json withheld = Json::array();
   for (Json each : metrics.at("withheld").items()) {

@@ -18,7 +18,7 @@ namespace swell::tools {
 
 namespace {
 
-/// Longer names of jobs are cut, as squeue does: the reason at the end of a line matters more.
+/// Maximum width of a job's name, as in squeue: the reason at the end of a line matters more.
 constexpr std::size_t kMaxName = 12;  // columns
 
 std::string bar(const GpuUse& use, std::size_t width) {
@@ -32,7 +32,7 @@ std::string bar(const GpuUse& use, std::size_t width) {
          std::string(cells - own - lent, '.') + "]";
 }
 
-/// Sum of a counter over its labels, or of those of one value.
+/// Returns the sum of a counter over all its labels, or over those with the value `label`.
 double total_of(const Json& metrics, const std::string& name, const std::string& label = {}) {
   double sum = 0;
   for (const Json& family : metrics.at("families").items()) {
@@ -58,8 +58,8 @@ std::string counters_of(const Json& metrics) {
       held > 0 ? 100 * (1 - std::min(wasted / held, 1.0)) : 100.0);
 }
 
-/// Nodes that are not lent since companions failed there, to nobody or not to one user; empty:
-/// there are none.
+/// Returns the nodes that are not lent because companions failed there, to nobody or not to one
+/// user; empty: there are none.
 std::string withheld_of(const Json& metrics) {
   std::string text;
   for (const Json& each : metrics.at("withheld").items()) {

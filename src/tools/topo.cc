@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// swell topo: shows this node's hardware; --publish tells Slurm, --cluster shows what all nodes
-// have published.
+// swell topo: shows this node's hardware; --publish sends it to Slurm, --cluster shows what all
+// nodes have published.
 #include <fmt/format.h>
 #include <memory>
 
@@ -35,7 +35,7 @@ Result<topo::Machine> look(const Options& options) {
   topo::Machine machine;
   const bool here = options.hwloc_xml.empty() && options.sysfs_root.empty();
   machine.name = here ? slurm::short_host_name() : "";
-  // For another machine's sysfs alone, this machine's hwloc must not be read.
+  // If only another machine's sysfs is given, this machine's hwloc must not be read.
   if (!options.hwloc_xml.empty())
     if (const auto good = control::check_regular(options.hwloc_xml); !good) return good.error();
   if (here || !options.hwloc_xml.empty())
@@ -49,8 +49,8 @@ Result<topo::Machine> look(const Options& options) {
   return machine;
 }
 
-/// Leaf switch of the node; empty without a list of the subnet. A list that was asked for must be
-/// readable.
+/// Returns the leaf switch of the node; empty without a list of the subnet. A list that the user
+/// named must be readable.
 Result<std::string> find_leaf(const Options& options, const topo::Machine& machine) {
   auto list = read_file(options.fabric_file.empty() ? kSubnetFile : options.fabric_file);
   if (!list)

@@ -39,10 +39,10 @@ struct Options {
   bool local = false;
 };
 
-// ---- one step: the end of a measurement on one node
+// ---- one step: one end of a measurement
 
-/// Transport of the bytes that are measured. `link` is null where it is the control connection
-/// itself.
+/// Transport of the measured bytes. `link`: null if the control connection itself carries
+/// them.
 struct Carrier {
   std::string method;
   std::unique_ptr<topo::Link> link;
@@ -50,7 +50,7 @@ struct Carrier {
 
 constexpr unsigned kCanTcp = 1, kCanUcx = 2, kCanNccl = 4;
 
-/// Transports that both ends have, the best first.
+/// Returns the transports that both ends have, the best first.
 Result<std::vector<std::string>> agree(const Options& options, topo::Link& control) {
   const unsigned own = kCanTcp | (topo::has_ucx() ? kCanUcx : 0u) |
                        (topo::can_use_nccl(options.gpu) ? kCanNccl : 0u);
@@ -66,7 +66,7 @@ Result<std::vector<std::string>> agree(const Options& options, topo::Link& contr
   return methods;
 }
 
-/// Opens the best transport that works. @param rank  0 for the end that serves, 1 for the one that
+/// Opens the best transport that works. @param rank 0 for the end that serves, 1 for the end that
 /// measures.
 Result<Carrier> carrier(const Options& options, topo::Link& control, int rank) {
   std::vector<std::string> methods = {options.method};
@@ -88,8 +88,8 @@ Result<Carrier> carrier(const Options& options, topo::Link& control, int rank) {
   return Carrier{"ucx", *std::move(link)};
 }
 
-/// Link over which the two ends of a measurement agree. UCX progresses only in its own calls, so
-/// its ends agree over the UCX link itself.
+/// Returns the link over which the two ends of a measurement agree. UCX progresses only in its own
+/// calls, so its ends agree over the UCX link itself.
 topo::Link& talk(const Carrier& carrier, topo::Link& control) {
   return carrier.method == "ucx" ? *carrier.link : control;
 }
@@ -97,7 +97,7 @@ topo::Link& data(const Carrier& carrier, topo::Link& control) {
   return carrier.link ? *carrier.link : control;
 }
 
-/// Carries the token of one measurement to its two steps: Slurm passes the environment on, and no
+/// Passes the token of one measurement to its two steps: Slurm forwards the environment, and no
 /// other user can read it.
 constexpr const char* kTokenVariable = "SWELL_CALIBRATE_TOKEN";
 
@@ -174,13 +174,13 @@ std::string own_program() {
   return size > 0 ? std::string(path, static_cast<std::size_t>(size)) : "swell";
 }
 
-/// Shell command that runs this program on a node; on this one where `node` is empty.
+/// Returns the shell command that runs this program on a node; on this host if `node` is empty.
 std::string step(const Options& options, const std::string& node, const std::string& role) {
   const std::string run = fmt::format("{} topo calibrate --method {} --seconds {:g} --sizes {} {}",
                                       quoted(own_program()), options.method, options.seconds,
                                       fmt::join(options.sizes, ","), role);
   if (node.empty()) return run;
-  // Without --gres a step shares all GPUs that the allocation has on its node.
+  // Without --gres a step may use all GPUs that the allocation has on its node.
   return fmt::format(
       "srun --quiet --export=ALL --overlap --mpi=none --cpu-bind=none -N1 -n1 -c1 -w {} {}",
       quoted(node), run);
@@ -249,7 +249,7 @@ struct Pair {
 };
 
 /// Chooses at most `max` pairs of each distance, spread over the nodes: a node is used again only
-/// where no other is left.
+/// if no other is left.
 std::vector<Pair> choose(const std::vector<Node>& nodes, const cluster::Fabric& fabric, int max) {
   std::vector<Pair> chosen;
   std::map<int, int> count;

@@ -15,8 +15,8 @@ namespace swell::tools {
 
 namespace {
 
-/// Text of the file `given`, which must be readable, or, where that is empty, of `usual` if it
-/// exists.
+/// Returns the text of the file `given`, which must be readable; if `given` is empty, of `usual` if
+/// that exists.
 Result<std::string> text_of(const std::string& given, const std::string& usual) {
   if (!given.empty()) return read_file(given);
   std::error_code problem;

@@ -36,7 +36,7 @@ Json cluster_json(const cluster::Fabric& fabric, const std::vector<std::string>&
 struct SiteFabric {
   cluster::Fabric fabric;
   std::map<std::string, std::string> addresses;  ///< NodeAddr by node name
-  std::vector<std::string> notes;                ///< what was skipped, one sentence each
+  std::vector<std::string> notes;                ///< what was left out, one sentence each
 };
 Result<SiteFabric> load_fabric(const ClusterOptions& options);
 

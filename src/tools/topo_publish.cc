@@ -20,8 +20,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// An end of the watched pipe within this time is ignored, since a slurmd that becomes a daemon may
-/// close its descriptors.
+/// If the watched pipe closes within this time, this is ignored, since a slurmd that becomes a
+/// daemon may close its descriptors.
 constexpr auto kTooSoon = std::chrono::seconds(3);
 constexpr double kLongestPause_s = 30;
 
@@ -45,7 +45,7 @@ Attempt try_once(const cluster::NodeDescription& node, const PublishOptions& opt
   return {Outcome::done, {}};
 }
 
-/// Waits `seconds`; false where the other end of the watched pipe has closed.
+/// Waits `seconds`. Returns false if the other end of the watched pipe has closed.
 bool pause(double seconds, int& watch, Clock::time_point begun) {
   const auto until = Clock::now() + std::chrono::duration<double>(seconds);
   while (true) {
@@ -72,7 +72,7 @@ Result<cluster::NodeDescription> described(const std::string& text) {
 int publish(const cluster::NodeDescription& node, const PublishOptions& options) {
   const auto begun = Clock::now(), end = begun + std::chrono::seconds(options.retry_s);
   slurm::init_libslurm();
-  // All nodes of a cluster may start at once: their pauses must differ.
+  // All nodes of a cluster may start at once, so their pauses must differ.
   std::mt19937 random{std::random_device{}()};
   std::uniform_real_distribution<double> part(0.5, 1.0);
   int watch = options.watch;

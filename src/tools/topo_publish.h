@@ -19,8 +19,8 @@ struct PublishOptions {
 /// Extra, or under "published" as --json prints it.
 Result<cluster::NodeDescription> described(const std::string& json);
 
-/// Merges the description into the node's Extra; does nothing where it is there already. Retries
-/// with growing pauses until retry_s are over. Returns the program's exit status.
+/// Merges the description into the node's Extra; does nothing if it is there already. Retries with
+/// growing pauses until retry_s are over. Returns the program's exit status.
 int publish(const cluster::NodeDescription& node, const PublishOptions& options);
 
 }  // namespace swell::tools

@@ -19,7 +19,7 @@ bool contains(const std::vector<std::string>& list, const std::string& word) {
   return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-/// Whether a limit of a QOS, as sacctmgr prints it, is 0: a companion could not run under it.
+/// Returns whether a limit of a QOS, as sacctmgr prints it, is 0, so that no companion can run.
 bool is_zero(const std::string& value) {
   const std::string last =
       value.substr(value.rfind('=') == std::string::npos ? 0 : value.rfind('=') + 1);
@@ -96,8 +96,8 @@ class QosChecks {
         fmt::format("sacctmgr -i modify cluster {} set QOS+={}", site_.config.cluster_name, name_)};
   }
 
-  /// The existing QOS that was probably meant: one whose name differs in case or by a letter or
-  /// two, or the only one that users' QOS may preempt.
+  /// Returns the existing QOS that was probably meant: one whose name differs in case or by one or
+  /// two letters, or the only one that users' QOS may preempt.
   const Qos* meant() const {
     const Qos* preempted = nullptr;
     int how_many = 0;
@@ -136,7 +136,7 @@ class QosChecks {
         {fmt::format("sacctmgr -i modify qos where name={} set PreemptMode=cancel", name_)});
   }
 
-  /// Names of the QOS that users' jobs run under.
+  /// Returns the names of the QOS that users' jobs run under.
   std::set<std::string> user_qos() const {
     std::set<std::string> names;
     for (const Association& each : site_.accounting->associations)
@@ -291,8 +291,8 @@ class QosChecks {
         fix);
   }
 
-  /// Checks that users' other jobs would gain nothing in the QOS. Their associations must allow it,
-  /// as they create the companions, and only job_submit/swell, if loaded, keeps other jobs out.
+  /// Checks that users' other jobs would gain nothing in the QOS. Users' associations must allow
+  /// it, as users create the companions; only job_submit/swell, if loaded, keeps other jobs out.
   Finding without_plugin() const {
     std::vector<std::string> gains, settings;
     const std::set<std::string> used = user_qos();
@@ -335,7 +335,7 @@ class QosChecks {
                      fmt::join(settings, " "))});
   }
 
-  /// QOS of every partition with GPUs; empty where one of them has none.
+  /// Returns the QOS of every partition with GPUs; empty if one of these has no QOS.
   std::vector<std::string> partition_qos() const {
     std::vector<std::string> names;
     for (const slurm::SitePartition& each : site_.gpu_partitions()) {
@@ -345,7 +345,7 @@ class QosChecks {
     return names;
   }
 
-  /// The value with which sacctmgr removes a limit: -1, for each of a list of TRES.
+  /// Returns the value with which sacctmgr removes a limit: -1, for each TRES of a list.
   static std::string cleared(const std::string& value) {
     if (value.find('=') == std::string::npos) return "-1";
     std::string result;

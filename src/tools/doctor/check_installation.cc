@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kRestart = "systemctl restart slurmctld   # running jobs go on";
 
-/// SLURM_VERSION_NUMBER of a version such as "22.05.8"; 0 for other text.
+/// Returns the SLURM_VERSION_NUMBER of a version such as "22.05.8"; 0 for other text.
 std::uint32_t version_number(const std::string& text) {
   unsigned major = 0, minor = 0, micro = 0;
   if (std::sscanf(text.c_str(), "%u.%u.%u", &major, &minor, &micro) != 3) return 0;
@@ -38,7 +38,7 @@ bool lists(const std::string& comma_list, const std::string& wanted) {
   return false;
 }
 
-/// PluginDir without one of its folders.
+/// Returns PluginDir without one of its folders.
 std::string without(const std::string& plugin_dir, const std::string& folder) {
   std::istringstream in(plugin_dir);
   std::string rest;
@@ -53,12 +53,12 @@ std::string rebuild(const std::string& version) {
       version);
 }
 
-/// Whether a file could not be read for want of permission: that is no fault of the site.
+/// Returns whether a file could not be read for lack of permission: this is not the site's fault.
 bool is_closed(const std::string& reason) {
   return reason.find(std::strerror(EACCES)) != std::string::npos;
 }
 
-/// Returns the lines that mend a swell.conf that slurmctld cannot use.
+/// Returns the commands that fix a swell.conf that slurmctld cannot use.
 std::vector<std::string> mends_of_swell_conf(const Site& site) {
   const std::string& path = site.swell_conf_path;
   const bool is_missing =
@@ -117,9 +117,9 @@ Finding check_swell_conf(const Site& site) {
                                        config.expansion_qos));
 }
 
-/// The one line of PluginDir that each fault of it names: the folder by which Swell's scheduler has
-/// the name of Slurm's, that of its plugins where one of them is missing, and what there is.
-/// `under_stock_name`: false where the site wants the scheduler's own name, sched/swell.
+/// Returns the same line of PluginDir for every fault of it: the folder that gives Swell's
+/// scheduler the name of Slurm's, the folder of Swell's plugins if one is missing, and the existing
+/// folders. `under_stock_name`: false if the site uses the scheduler's own name, sched/swell.
 std::string whole_plugin_dir(const Site& site, bool under_stock_name) {
   const std::string& found = site.shadow.path;
   const std::string shadow =
@@ -133,7 +133,7 @@ std::string whole_plugin_dir(const Site& site, bool under_stock_name) {
                      under_stock_name ? shadow + ":" : "", rest);
 }
 
-/// Lines that load Swell's scheduler under the name of Slurm's, which heterogeneous jobs need.
+/// Returns lines that load Swell's scheduler under Slurm's name, which heterogeneous jobs need.
 std::vector<std::string> under_stock_name(const Site& site) {
   return {"in slurm.conf: SchedulerType=sched/backfill", whole_plugin_dir(site, true), kRestart};
 }
@@ -159,8 +159,8 @@ Finding check_scheduler(const Site& site) {
       under_stock_name(site));
 }
 
-/// JobSubmitPlugins with swell as its first, and what names no plugin replaced by what was meant,
-/// or left out. Other hosts than slurmctld's need not have the plugins.
+/// Returns JobSubmitPlugins with swell first. Words that name no plugin are replaced by the likely
+/// one, or left out. Hosts other than slurmctld's need not have the plugins.
 std::string fixed_job_submit(const Site& site) {
   std::string made;
   for (const NamedPlugin& plugin : site.named_plugins) {
@@ -205,8 +205,8 @@ Finding check_job_submit(const Site& site) {
       fix);
 }
 
-/// PluginDir without the folders that are not there, or with what was meant in their place, and
-/// with Slurm's own.
+/// Returns PluginDir with missing folders left out or replaced by the likely ones, and with Slurm's
+/// own folder.
 std::string fixed_plugin_dir(const Site& site, bool lacks_slurms_own) {
   std::istringstream in(site.slurmctld->plugin_dir);
   std::vector<std::string> folders;
@@ -226,7 +226,7 @@ std::string fixed_plugin_dir(const Site& site, bool lacks_slurms_own) {
   return fmt::format("{}", fmt::join(folders, ":"));
 }
 
-/// Checks that Slurm's programs start with PluginDir; gives nothing where they do, as far as this
+/// Checks that Slurm's programs start with PluginDir. Returns nullopt if they do, as far as this
 /// host can see.
 std::optional<Finding> check_plugin_dir(const Site& site) {
   std::vector<std::string> wrong;
@@ -279,7 +279,7 @@ Finding check_plugin(const Site& site, const PluginFile& plugin) {
   return good(plugin.name, fmt::format("{}, built for Slurm {}", plugin.path, running));
 }
 
-/// Checks the select plugin. It is a choice: its absence is no fault.
+/// Checks the select plugin. It is optional: its absence is not a fault.
 Finding check_select(const Site& site) {
   const std::string check = "select";
   const std::string& type = site.slurmctld->select_type;
@@ -357,7 +357,7 @@ Finding check_spank(const Site& site) {
 
 void check_installation(const Site& site, Findings& findings) {
   findings.push_back(check_swell_conf(site));
-  // Other hosts than slurmctld's are looked at where it cannot be asked with their PluginDir.
+  // Hosts other than slurmctld's are checked only if it cannot be asked with their PluginDir.
   if (site.on_controller() || site.cannot_ask)
     if (auto finding = check_plugin_dir(site)) findings.push_back(std::move(*finding));
   // Errors that keep slurmctld from starting come first: later findings ask for restarts.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Checks of the partitions that elastic jobs run in, and of the one for companions where there is
-// no slurmdbd.
+// Checks of the partitions that elastic jobs run in, and of the partition for companions if there
+// is no slurmdbd.
 #include <algorithm>
 #include <cstdio>
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ namespace {
 
 using slurm::SitePartition;
 
-/// Commands that change a partition at once, and for good.
+/// Returns commands that change a partition at once, and permanently.
 std::vector<std::string> set_partition(const std::string& partition,
                                        const std::string& assignment) {
   return {fmt::format("scontrol update PartitionName={} {}", partition, assignment),
@@ -280,7 +280,7 @@ class ExpansionPartitionChecks {
   Findings& findings_;
 };
 
-/// Says where jobs with types= and table= cannot change their GPU type once they are submitted.
+/// Reports that Slurm is too old for jobs with types= and table= to change their GPU type later.
 void check_types(const Site& site, Findings& findings) {
   std::set<std::string> types;
   for (const slurm::NodeRecord& node : site.queue.nodes)
@@ -293,7 +293,7 @@ void check_types(const Site& site, Findings& findings) {
                        site.slurmctld->version)));
 }
 
-/// Says where Slurm itself preempts nothing for a pending job.
+/// Reports the partitions in which Slurm itself preempts nothing for a pending job.
 void check_sharing(const Site& site, Findings& findings) {
   std::vector<std::string> where;
   for (const slurm::PartitionRecord& each : site.queue.partitions)
@@ -308,8 +308,8 @@ void check_sharing(const Site& site, Findings& findings) {
                           fmt::join(where, ", "))));
 }
 
-/// Checks that nodes publish what they are made of, as slurmd has them do once it was started with
-/// the lines of slurm.conf and plugstack.conf. Says nothing where the site wants none of it.
+/// Checks that nodes publish their topology, as slurmd lets them once it was started with the lines
+/// of slurm.conf and plugstack.conf. Reports nothing if the site does not want this.
 void check_topology(const Site& site, Findings& findings) {
   const bool wanted = site.plugstack && *site.plugstack && (*site.plugstack)->publishes;
   if (!wanted || !site.not_yet_running.empty()) return;

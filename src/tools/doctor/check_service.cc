@@ -61,8 +61,8 @@ Finding check_inactive_limit(const Site& site) {
       {"in slurm.conf: InactiveLimit=0", "scontrol reconfigure"});
 }
 
-/// Checks the word for a signal before preemption: up to 22.05 in SlurmctldParameters; later in
-/// PreemptParameters, with the old place still read.
+/// Checks the option for a signal before preemption: up to 22.05 in SlurmctldParameters; later in
+/// PreemptParameters, but the old place is still read.
 Finding check_preempt_signal(const Site& site) {
   const std::string check = "preemption signal";
   if (site.slurmctld->slurmctld_parameters.find("preempt_send_user_signal") != std::string::npos)
@@ -82,8 +82,8 @@ Finding check_preempt_signal(const Site& site) {
        "scontrol reconfigure"});
 }
 
-/// Grace time that Slurm itself gives a preempted companion, in seconds; nothing where it is not
-/// known.
+/// Returns the grace time that Slurm itself gives a preempted companion, in seconds; nullopt if it
+/// is not known.
 std::optional<std::int64_t> grace_of_slurm(const Site& site) {
   if (!site.swell_conf) return std::nullopt;
   if (site.accounting && !site.swell_conf->expansion_qos.empty())
@@ -129,7 +129,7 @@ void check_grace_of_jobs(const Site& site, Findings& findings) {
                             site.swell_conf->expansion_partition, max)}));
 }
 
-/// Tells what programs of users cannot read, and so do without.
+/// Reports what users' programs cannot read and therefore ignore.
 Finding check_private_data() {
   return warning(
       "PrivateData",
@@ -138,7 +138,7 @@ Finding check_private_data() {
       {"in slurm.conf: take nodes out of PrivateData", "scontrol reconfigure"});
 }
 
-/// Tells which GPUs of a node a job and what it is lent there share.
+/// Reports whether a job and its companion on one node can open each other's GPUs.
 Finding check_devices(const slurm::SiteConfig& config) {
   return good(
       "GPUs of one node",
@@ -150,7 +150,7 @@ Finding check_devices(const slurm::SiteConfig& config) {
             "TaskPlugin=task/cgroup): a job and its companion on one node share its links");
 }
 
-/// Checks that GPUs of this host take the second program of a live switch.
+/// Reports GPUs of this host that refuse a second program, which a live switch needs.
 Finding check_compute_mode(const OneProgramGpus& gpus) {
   return warning(
       "compute mode",
@@ -158,7 +158,7 @@ Finding check_compute_mode(const OneProgramGpus& gpus) {
       {"nvidia-smi -c DEFAULT   # Slurm's own constraint on devices keeps jobs apart"});
 }
 
-/// Reports the troubles that the controller names, each with its remedy.
+/// Reports the problems that the controller names, each with its fix.
 void check_troubles(const Site& site, Findings& findings) {
   const std::string folder = site.slurmctld->state_save_location;
   const std::vector<std::string> look = {
@@ -198,7 +198,7 @@ void check_troubles(const Site& site, Findings& findings) {
   }
 }
 
-/// Tells a site without any limit on lent GPUs how far one job may grow.
+/// Reports the limit on lent GPUs, or, if there is none, how far one job may grow.
 Finding check_lending_limits(const control::SwellConf& conf) {
   const std::string check = "limits on lent GPUs";
   if (conf.max_gpus_per_job > 0)
@@ -215,7 +215,7 @@ Finding check_lending_limits(const control::SwellConf& conf) {
 void check_munge(const Site& site, Findings& findings) { findings.push_back(munge_finding(site)); }
 
 void check_service(const Site& site, Findings& findings) {
-  // Before its restart, slurmctld may not have loaded the plugin that would answer.
+  // Before its restart, slurmctld may not have loaded the plugin that answers there.
   const bool to_answer = site.answers && site.not_yet_running.empty();
   if (to_answer && site.swell_conf && site.swell_conf->enabled)
     findings.push_back(check_control_port(site));

@@ -35,7 +35,7 @@ std::vector<slurm::SitePartition> Site::gpu_partitions() const {
 
 namespace {
 
-/// Checks munge, then slurmctld, which cannot be asked without it.
+/// Checks munge, then slurmctld, which cannot be asked without munge.
 void check_slurmctld(const Site& site, Findings& findings) {
   check_munge(site, findings);
   if (!site.cannot_ask && !site.answers) {
@@ -75,7 +75,7 @@ Findings examine(const Site& site) {
   }
   check_slurmctld(site, findings);
   if (!site.slurmctld) {
-    // slurmctld's host may have the file, but could not be asked for it.
+    // slurmctld's host may have the file, but slurmctld could not be asked for it.
     findings.push_back(
         warning("slurm.conf",
                 fmt::format("{}; so neither it nor swell.conf and the plugins are checked",

@@ -6,8 +6,8 @@
 
 namespace swell::tools::doctor {
 
-/// Runs every check that applies to the site; findings come in the order in which to fix faults.
-/// Pure.
+/// Runs every check that applies to the site. Findings are in the order in which faults must be
+/// fixed. Pure.
 Findings examine(const Site& site);
 
 // Groups of checks, each in a file of its own. REQUIRES: the configuration is known; for checks of

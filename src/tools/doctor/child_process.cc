@@ -32,7 +32,7 @@ struct Stream {
     write_end = Descriptor(ends[1]);
     return true;
   }
-  /// Reads once; false at the end of the stream.
+  /// Reads once. Returns false at the end of the stream.
   bool read_some() {
     std::array<char, 4096> buffer;
     const ssize_t got = ::read(read_end.get(), buffer.data(), buffer.size());
@@ -42,7 +42,7 @@ struct Stream {
   }
 };
 
-/// Reads both streams to their ends; false where that takes longer than `patience`.
+/// Reads both streams to their ends. Returns false if that takes longer than `patience`.
 bool read_all(Stream& out, Stream& err, std::chrono::seconds patience) {
   using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + patience;

@@ -30,7 +30,7 @@ class Image {
     return offset < bytes_.size() &&
            bytes_.compare(offset, text.size() + 1, text.c_str(), text.size() + 1) == 0;
   }
-  /// Text from `offset` to its NUL; nothing where that is more than `max` characters away.
+  /// Returns the text from `offset` to its NUL; nullopt if that is over `max` characters away.
   std::optional<std::string> text_at(std::uint64_t offset, std::size_t max) const {
     if (offset >= bytes_.size()) return std::nullopt;
     const std::size_t end = bytes_.find('\0', offset);
@@ -71,7 +71,7 @@ std::optional<Symbol> find_symbol(const Image& image, const Header& header,
   return std::nullopt;
 }
 
-/// A file, and the place in it where the value of a symbol begins.
+/// A file, and the offset in it at which the value of a symbol begins.
 struct SymbolPlace {
   Image image;
   std::uint64_t offset;

@@ -8,10 +8,10 @@
 
 namespace swell::tools::doctor {
 
-/// Value of an exported 32-bit constant of a shared object for this machine, read from the file:
-/// none of its code is loaded or run. The error names what the file lacks.
+/// Reads the value of an exported 32-bit constant from a shared object for this machine, without
+/// loading or running its code. The error names what the file lacks.
 Result<std::uint32_t> read_elf_constant(const std::string& path, const std::string& symbol);
-/// Value of an exported array of characters, up to its first NUL, read likewise.
+/// Reads an exported array of characters in the same way, up to its first NUL.
 Result<std::string> read_elf_text(const std::string& path, const std::string& symbol);
 
 }  // namespace swell::tools::doctor

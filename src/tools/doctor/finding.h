@@ -15,7 +15,7 @@ enum class Level { ok, warn, fault };
 /// Finding of one check.
 struct Finding {
   Level level = Level::ok;
-  std::string check;  ///< a short name that stays the same, e.g. "expansion-qos"
+  std::string check;  ///< a short and stable name, e.g. "expansion-qos"
   std::string what;   ///< one sentence
   /// Steps that fix it, a line each: exact commands and lines of slurm.conf.
   std::vector<std::string> fix;
@@ -33,9 +33,9 @@ inline Finding fault(std::string check, std::string what, std::vector<std::strin
 }
 
 bool has_fault(const Findings& findings);
-/// Text for people: a line for each check, under it the fix lines, and a line of totals.
+/// Returns text for people: a line for each check, under it the fix lines, and a line of totals.
 std::string findings_text(const Findings& findings);
-/// JSON {"faults": n, "warnings": n, "checks": [...]}, as swell(1) describes.
+/// Returns JSON {"faults": n, "warnings": n, "checks": [...]}, as swell(1) describes.
 Json findings_json(const Findings& findings);
 
 }  // namespace swell::tools::doctor

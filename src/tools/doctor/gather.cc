@@ -21,7 +21,7 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(20);
 constexpr auto kConnectPatience = std::chrono::seconds(2);
-/// How long a slurmctld, or its controller, that does not answer is asked again.
+/// How long attempts to reach slurmctld, or its controller, are repeated.
 constexpr auto kStartPatience = std::chrono::seconds(5);
 constexpr auto kAskAgain = std::chrono::milliseconds(250);
 
@@ -63,21 +63,21 @@ Result<void> try_munge(const std::string& socket) {
   return {};
 }
 
-/// Whether everybody may read the file, by its own permissions: those of its folder matter to
-/// slurm.conf too.
+/// Returns whether everybody may read the file, by its own permissions; those of its folder concern
+/// slurm.conf, too.
 bool readable_by_all(const std::string& path) {
   struct stat status {};
   return stat(path.c_str(), &status) != 0 || (status.st_mode & S_IROTH) != 0;
 }
 
-/// Path of the slurm.conf that Slurm's programs on this host read.
+/// Returns the path of the slurm.conf that Slurm's programs on this host read.
 std::string local_slurm_conf() {
   const char* named = std::getenv("SLURM_CONF");
   return named != nullptr ? named : "/etc/slurm/slurm.conf";
 }
 
-/// Version, such as "22.05.8", of the slurmctld (or the commands) installed here; empty where there
-/// is none.
+/// Returns the version, such as "22.05.8", of the slurmctld (or the commands) installed here; empty
+/// if there is none.
 std::string installed_version() {
   for (const char* program : {"slurmctld", "scontrol"})
     if (const auto said = output_of({program, "-V"}, kPatience)) {
@@ -87,7 +87,7 @@ std::string installed_version() {
   return {};
 }
 
-/// Configuration as far as it is known before slurmctld has answered.
+/// Returns the configuration as far as it is known before slurmctld has answered.
 slurm::ControllerConfig unasked() {
   slurm::ControllerConfig config;
   config.plugin_dir = SLURM_PLUGINDIR;
@@ -133,8 +133,8 @@ void try_services(Site& site, const slurm::ControllerConfig& slurmctld) {
   });
 }
 
-/// Whether slurmctld listens at the addresses of slurm.conf, since libslurm itself would try for
-/// 20 s. No error where the file names none.
+/// Tries whether slurmctld listens at the addresses of slurm.conf, since libslurm itself would try
+/// for 20 s. No error if the file names no addresses.
 Result<void> try_slurmctld(const SlurmConf& file) {
   const std::string* named = file.find("SlurmctldPort");  // may be a range
   const auto port =
@@ -149,8 +149,8 @@ Result<void> try_slurmctld(const SlurmConf& file) {
   return answer;
 }
 
-/// Whether Slurm's programs, and so this one once it calls libslurm, start with the PluginDir of
-/// slurm.conf: all its folders are there, and one of them has the plugin of AuthType.
+/// Returns whether Slurm's programs, and this one once it calls libslurm, start with slurm.conf's
+/// PluginDir: all folders exist, and one has the plugin of AuthType.
 bool starts_programs(const slurm::ControllerConfig& of_file) {
   if (!missing_folders(of_file.plugin_dir).empty()) return false;
   for (const NamedPlugin& plugin : named_plugins(of_file))
@@ -158,8 +158,8 @@ bool starts_programs(const slurm::ControllerConfig& of_file) {
   return true;
 }
 
-/// Asks slurmctld. Site::answers is an error where it does not answer, or cannot be asked: without
-/// munge, but for auth/slurm, or with a PluginDir that libslurm would end this program for.
+/// Asks slurmctld. Site::answers is an error if it does not answer, or cannot be asked: without
+/// munge (unless auth/slurm), or with a PluginDir for which libslurm would end this program.
 void ask_slurmctld(Site& site, const Result<SlurmConf>& file,
                    const slurm::ControllerConfig& first) {
   if (!site.munge && first.auth_type != "auth/slurm") {
@@ -172,8 +172,8 @@ void ask_slurmctld(Site& site, const Result<SlurmConf>& file,
     site.answers = Error("it cannot be asked: no program of Slurm starts with this PluginDir");
     return;
   }
-  // Without slurm.conf here, slurmctld's host may give it. Where it does not, libslurm would end
-  // this program with words of its own; so another program is tried first.
+  // Without a slurm.conf here, libslurm may get one from slurmctld's host. If it does not, it ends
+  // this program with a message of its own; so scontrol is tried first.
   if (!file)
     if (const auto found = output_of({"scontrol", "show", "config"}, kPatience); !found) {
       site.cannot_ask = true;
@@ -195,7 +195,7 @@ void ask_slurmctld(Site& site, const Result<SlurmConf>& file,
     site.queue = **queue;
 }
 
-/// Gathers the configuration from the file, where this host has it, and from slurmctld, where it
+/// Gathers the configuration from the file, if this host has it, and from slurmctld, if it
 /// answers.
 void gather_configuration(Site& site) {
   const std::string path = local_slurm_conf();
@@ -217,7 +217,7 @@ void gather_configuration(Site& site) {
     site.config = with_file(slurm::SiteConfig{}, *file, path);
     return;
   }
-  // Elsewhere than on slurmctld's host, its own configuration counts, not this host's file.
+  // On hosts other than slurmctld's, slurmctld's own configuration counts, not this host's file.
   const slurm::SiteConfig site_of_file = file ? with_file(site.config, *file, path) : site.config;
   if (!file || !site.on_controller() || site.slurmctld->slurm_conf != path) return;
   const slurm::ControllerConfig of_file = with_file(*site.slurmctld, *file, path);

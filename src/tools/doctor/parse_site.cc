@@ -28,7 +28,7 @@ const char* const kAssociationFormat =
 namespace {
 
 constexpr std::size_t kFirstLimit = 8;
-/// Names that a QOS has for the limits of kAssociationFormat.
+/// The names of kAssociationFormat's limits in a QOS.
 constexpr std::array<const char*, 12> kAssociationLimits = {
     "GrpTRES",           "GrpTRESMins",    "GrpTRESRunMins",       "GrpJobs",
     "GrpSubmitJobs",     "GrpWall",        "MaxTRESPerJob",        "MaxTRESPerNode",
@@ -74,7 +74,7 @@ std::vector<std::string> matching(const std::string& pattern) {
   return paths;
 }
 
-/// Reads one file; gives nothing where no line of it names the plugin. `depth` ends cycles of
+/// Reads one file. Returns nullopt if no line of it names the plugin. `depth` ends cycles of
 /// includes.
 Result<std::optional<PlugstackEntry>> look_in(const std::string& file,
                                               const std::string& plugin_dir, int depth) {

@@ -22,7 +22,7 @@ const std::string* find(const Limits& limits, const std::string& name) {
   return nullptr;
 }
 
-/// Amount of a limit: "1-02:00:00" in seconds, "10G" in units of one, "8" as it is.
+/// Returns the amount of a limit: "1-02:00:00" in seconds, "10G" in units of one, "8" as it is.
 double amount(const std::string& text) {
   if (text.find(':') != std::string::npos) return static_cast<double>(slurm_text::seconds_of(text));
   double value = 0;
@@ -38,8 +38,8 @@ double amount(const std::string& text) {
   }
 }
 
-/// Value of a limit by TRES, under the empty name for a limit without TRES. Larger is looser, also
-/// for limits from below.
+/// Returns the value of a limit by TRES; its name is empty for a limit without TRES. A larger value
+/// is looser: minimum limits are negated.
 std::map<std::string, double> by_tres(const std::string& limit, const std::string& value) {
   std::map<std::string, double> result;
   std::istringstream in(value);
@@ -52,7 +52,7 @@ std::map<std::string, double> by_tres(const std::string& limit, const std::strin
   return result;
 }
 
-/// Whether `own` is at least as tight as `other`; no limit (null) is not.
+/// Returns whether `own` is at least as tight as `other`; null: no limit, which is not as tight.
 bool no_looser(const std::string& limit, const std::string* own, const std::string& other) {
   if (own == nullptr) return false;
   const auto held = by_tres(limit, *own);
@@ -113,7 +113,7 @@ std::vector<std::string> all_limits(const Accounting& accounting) {
   return names;
 }
 
-/// The value with which sacctmgr removes a limit: -1, for each of a list of TRES.
+/// Returns the value with which sacctmgr removes a limit: -1, for each TRES of a list.
 std::string cleared(const std::string& value) {
   std::string result;
   std::istringstream in(value);
@@ -140,7 +140,7 @@ std::map<std::string, Loophole> loopholes(const Qos& qos, const Accounting& acco
       if (no_looser(limit, here ? &here->value : nullptr, usual->value)) continue;
       const auto known = found.find(limit);
       if (known != found.end() && no_looser(limit, &known->second.allowed, usual->value)) continue;
-      // A limit of an association holds as soon as the QOS itself has none.
+      // A limit of an association holds once the QOS itself does not set this limit.
       found[limit] = {limit, usual->value, usual->by,
                       usual->by_qos ? usual->value : cleared(here->value)};
     }

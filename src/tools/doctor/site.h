@@ -16,15 +16,15 @@
 #include "slurm/site_config.h"
 
 /// A site's configuration as plain values: gathered by gather_site(), judged by the checks, which
-/// ask no service. Tests make their own.
+/// ask no service. Tests make such values themselves.
 namespace swell::tools::doctor {
 
 /// One of Swell's plugins on this host.
 struct PluginFile {
   std::string name;        ///< "sched_swell.so"
   std::string path;        ///< empty: in none of the folders searched
-  std::string unreadable;  ///< path and reason, where this user cannot read the file
-  /// SLURM_VERSION_NUMBER that it was built with.
+  std::string unreadable;  ///< path and reason, if this user cannot read the file
+  /// SLURM_VERSION_NUMBER of the Slurm that it was built for.
   Result<std::uint32_t> version = Error("not read");
 };
 
@@ -34,8 +34,8 @@ struct NamedPlugin {
   std::string key;   ///< of slurm.conf: "JobSubmitPlugins", "AuthType"
   std::string word;  ///< of the key's value: "lua", "auth/munge"
   PluginFile file;
-  std::vector<std::string> others;  ///< words for the plugins of this kind that there are
-  /// Whether it is in no folder of PluginDir, as far as may be seen.
+  std::vector<std::string> others;  ///< words for the existing plugins of this kind
+  /// Returns whether it is in no folder of PluginDir, as far as this user may see.
   bool is_missing() const { return file.path.empty() && file.unreadable.empty(); }
 };
 
@@ -62,7 +62,7 @@ struct Qos {
 
 /// A row of `sacctmgr show assoc`, inherited values included.
 struct Association {
-  std::string account, user;  ///< user empty: the account itself
+  std::string account, user;  ///< empty user: a row of the account itself
   std::vector<std::string> qos;
   /// Limits that are set, by the names that a QOS has for them.
   std::vector<std::pair<std::string, std::string>> limits;
@@ -78,9 +78,9 @@ struct Site {
   OneProgramGpus one_program_gpus;  ///< of this host (core/compute_mode.h)
   /// Whether slurmctld answers.
   Result<void> answers = Error(ErrorCode::not_asked, "not asked");
-  bool cannot_ask = false;  ///< for want of munge or of a PluginDir with which programs start
-  /// The site's configuration: from slurm.conf where that can be read (on slurmctld's host),
-  /// otherwise as slurmctld runs with it. An error where neither is known.
+  bool cannot_ask = false;  ///< munge fails, or no program starts with this PluginDir
+  /// The site's configuration: from slurm.conf if that can be read (on slurmctld's host), otherwise
+  /// as slurmctld runs with it. An error if neither is known.
   Result<slurm::ControllerConfig> slurmctld = Error("not asked");
   slurm::SiteConfig config;  ///< from the same source
   /// Changes of slurm.conf that wait for a restart of slurmctld.
@@ -94,7 +94,7 @@ struct Site {
 
   /// sched_swell.so (or the plugin in its place), job_submit_swell.so.
   std::vector<PluginFile> slurmctld_plugins;
-  std::vector<std::string> missing_folders;  ///< of PluginDir: not there, on this host
+  std::vector<std::string> missing_folders;  ///< folders of PluginDir that this host lacks
   std::vector<NamedPlugin> named_plugins;
   PluginFile shadow;  ///< Swell's sched_backfill.so; path empty: in no folder of PluginDir
   /// Whether SchedulerType is sched/backfill and Swell's plugin of that name comes first.
@@ -104,19 +104,19 @@ struct Site {
   std::string plugstack_path;
   Result<std::optional<PlugstackEntry>> plugstack = Error("not read");
 
-  /// Read only where swell.conf has an ExpansionQOS.
+  /// Read only if swell.conf has an ExpansionQOS.
   Result<Accounting> accounting = Error("not asked");
   Result<void> munge = Error("not tried");
   std::string control_host;
   Result<void> control_port = Error("not tried");
-  /// The troubles that the controller names, by subject.
+  /// The problems that the controller reports, by subject.
   std::map<std::string, std::string> troubles;
 
-  /// Whether this host runs slurmctld; other hosts need fewer files.
+  /// Returns whether this host runs slurmctld; other hosts need fewer files.
   bool on_controller() const;
-  /// Whether slurmctld would start with what this host has of PluginDir and of the plugins named.
+  /// Returns whether slurmctld would start with this host's folders of PluginDir and named plugins.
   bool would_start() const;
-  /// Partitions that elastic jobs may run in: up, with GPUs, without the expansion partition.
+  /// Returns partitions that elastic jobs may run in: up, with GPUs, not the expansion partition.
   std::vector<slurm::SitePartition> gpu_partitions() const;
 };
 

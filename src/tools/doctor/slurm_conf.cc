@@ -23,7 +23,7 @@ bool has_word(const std::string& comma_list, std::initializer_list<const char*> 
   return false;
 }
 
-/// Text of a value: slurmctld prints "(null)" for one that is not set.
+/// Returns the text of a value; slurmctld prints "(null)" for an unset value.
 std::string shown(const std::string& value) { return value == "(null)" ? std::string() : value; }
 
 }  // namespace

@@ -12,17 +12,17 @@ namespace swell::tools::doctor {
 
 using slurm::SlurmConf;
 
-/// Configuration with which slurmctld will run once it is restarted on the file at `path`: the
-/// file's values over `running`, which holds for what the file does not say (a default PluginDir,
-/// the version).
+/// Returns the configuration with which slurmctld will run once it is restarted with the file at
+/// `path`: the file's values over `running`, which counts for what the file does not set (a default
+/// PluginDir, the version).
 slurm::ControllerConfig with_file(slurm::ControllerConfig running, const SlurmConf& file,
                                   const std::string& path);
-/// The same, with cgroup.conf of the same folder.
+/// The same for a SiteConfig, which also depends on cgroup.conf in the same folder.
 slurm::SiteConfig with_file(slurm::SiteConfig running, const SlurmConf& file,
                             const std::string& path);
 
-/// Settings that matter to Swell and differ between the file and the running slurmctld, each as
-/// "Key=value (it runs with value)".
+/// Returns the settings that matter to Swell and differ between the file and the running slurmctld,
+/// each as "Key=value (it runs with value)".
 std::vector<std::string> not_yet_running(const slurm::ControllerConfig& file,
                                          const slurm::ControllerConfig& running,
                                          const slurm::SiteConfig& site_of_file,

@@ -128,7 +128,7 @@ Result<cluster::CollectiveTable> collective_table(std::vector<MeasuredSeries> me
       return Error(
           fmt::format("GPU type {} was measured over the networks {}; choose one with --net", type,
                       fmt::join(names, " and ")));
-  // Prefer NCCL's sends to those of other software: put them first.
+  // NCCL's sends come first, since only the first send of a shape is kept.
   std::stable_partition(measured.begin(), measured.end(),
                         [](const MeasuredSeries& each) { return each.primitive != kOtherSend; });
   std::set<std::pair<std::string, CollectiveShape>> sends;

@@ -15,7 +15,7 @@ namespace swell::predict {
 struct MeasuredSeries {
   cluster::CollectiveSeries series;
   std::string net;
-  /// As in the file: "send_p2p_ray" is a send measured with other software than NCCL.
+  /// As in the file: "send_p2p_ray" is a send measured with software other than NCCL.
   std::string primitive;
 };
 

@@ -8,8 +8,8 @@ namespace swell::predict {
 
 namespace {
 
-constexpr double kScaleSigma = 0.05;  // spread of models on one machine, as a logarithm
-constexpr double kRowSigma = 0.06;    // error of a fitted model at one row, as a logarithm
+constexpr double kScaleSigma = 0.05;  // spread of models on one machine (sigma of the logarithm)
+constexpr double kRowSigma = 0.06;    // error of a fitted model at one row (likewise)
 // Maximum number of rows whose variance choose_rows() considers.
 constexpr std::size_t kMaxScored = 1000;
 constexpr int kSteps = 30;
