@@ -47,8 +47,8 @@ std::uint32_t version_of(const char* path) {
   return found;
 }
 
-/// Returns Slurm's own version, to the micro number, which no public function gives: that of
-/// Slurm's plugins in this process. 0: none is loaded; then Slurm's own message must do.
+/// Returns Slurm's own version with its micro number, which no public function gives: that of
+/// Slurm's plugins in this process. 0: none is loaded; then only Slurm's own message appears.
 std::uint32_t running_version() {
   std::vector<std::string> paths;
   dl_iterate_phdr(

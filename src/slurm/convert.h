@@ -18,8 +18,8 @@ JobRecord convert(const job_info_t& info);
 std::vector<JobRecord> convert(const job_info_msg_t& message);
 NodeRecord convert(node_info_t& info);
 PartitionRecord convert(const partition_info_t& info);
-/// Reads MCSPlugin and MCSParameters.
-/// Reads MaxMemPerNode or MaxMemPerCPU, which Slurm keeps in one number.
+/// Reads MaxMemPerNode or MaxMemPerCPU, which Slurm keeps in one number. labelled_nodes_by(), which
+/// follows, reads MCSPlugin and MCSParameters.
 MemoryLimit memory_limit(std::uint64_t value);
 LabelledNodes labelled_nodes_by(const std::string& plugin, std::string parameters);
 ReservationRecord convert(const reserve_info_t& info);

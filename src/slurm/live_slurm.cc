@@ -24,8 +24,8 @@ namespace swell::slurm {
 
 namespace {
 
-/// How old limits of accounts and users may be. The answer names all users of the site: where it
-/// takes long it is asked for less often, so that this costs one part in kAssociationsShare of the
+/// Maximum age of limits of accounts and users. Slurm's answer names all users of the site: if it
+/// takes long it is requested less often, so that this costs about 1 / kAssociationsShare of the
 /// time.
 constexpr std::chrono::seconds kAssociationsKeptLeast{2}, kAssociationsKept{15};
 constexpr int kAssociationsShare = 100;
@@ -136,7 +136,7 @@ class LiveSlurm final : public SlurmApi {
         return doing(Error("it does not wait any more"));
       if (convert(info).gpus_by_task_or_socket)
         return doing(Error("it asks for GPUs of each task or socket"));
-      // Slurm's own text goes back to it, with another type in each list that names GPUs.
+      // Sends Slurm's own text back, with the new type in each list that names GPUs.
       auto lists = slurm_text::with_gpu_type_in_both(
           {text(info.tres_per_job), text(info.tres_per_node)}, type);
       if (!lists)

@@ -23,7 +23,7 @@ Result<std::optional<std::vector<NodeRecord>>> load_nodes_since(std::time_t& las
 struct ControllerConfig {
   std::string slurm_conf;          ///< path of slurm.conf as slurmctld read it
   std::vector<std::string> hosts;  ///< addresses of slurmctld, primary first
-  std::string own_host;            ///< the one that is this host's name, otherwise the primary
+  std::string own_host;            ///< this host's address in `hosts`, otherwise the primary's
   std::string auth_type;           ///< "auth/munge"
   std::string auth_info;           ///< AuthInfo, e.g. "socket=/run/munge/munge.socket.2"
   std::string state_save_location;
@@ -31,10 +31,10 @@ struct ControllerConfig {
   std::string scheduler_type, select_type, job_submit_plugins, preempt_type, plugstack;
   std::string slurmctld_parameters, accounting_storage_type, version;
   std::uint16_t preempt_mode = 0;
-  /// Order among jobs of equal priority that may be preempted.
+  /// Among jobs of equal priority that may be preempted, the youngest is first.
   bool preempts_youngest_first = false;
   std::uint16_t inactive_limit_s = 0;
-  bool requeues = true;  ///< JobRequeue: of jobs that say nothing of it
+  bool requeues = true;  ///< JobRequeue: for jobs that do not set it themselves
   uid_t slurm_uid = 0;
 };
 Result<ControllerConfig> load_controller_config();

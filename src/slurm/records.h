@@ -60,12 +60,12 @@ struct JobRecord {
   bool starts_again = false;
   bool may_requeue = false;  ///< neither --no-requeue nor JobRequeue=0
   int pending_tasks = 1;     ///< array tasks that this record of a pending job stands for
-  // Demands, as it was submitted, or changed since. `min_nodes` of a running job: those it has.
+  // Demands of the submission, or of later changes. `min_nodes` of a running job: those it has.
   int min_nodes = 1, max_nodes = 1;
   int min_cpus_per_node = 0;
   std::int64_t min_memory_mib_per_node = 0, min_memory_mib_per_cpu = 0;
   GpuRequest gpus_per_node, gpus_in_all;  ///< count 0: not requested in this form
-  bool gpus_by_task_or_socket = false;    ///< some are requested so, and counted above
+  bool gpus_by_task_or_socket = false;    ///< some are requested by these, and counted above
   bool whole_nodes = false;
   std::string reservation;
   SharedText required_nodes;  ///< host list
@@ -77,7 +77,7 @@ struct JobRecord {
   SharedText mcs_label;
 
   /// Returns whether Slurm has warned the present run of the job that it will be preempted, and
-  /// ended after a grace.
+  /// ended after a grace time.
   bool is_preempted() const noexcept { return preempt_time != 0 && preempt_time >= start_time; }
   int gpu_count() const noexcept {
     int sum = 0;
@@ -118,8 +118,8 @@ struct PartitionRecord {
   std::uint32_t max_time_min = 0;  ///< MaxTime; 0: unlimited
   std::string qos;                 ///< QOS of the partition, with limits for all jobs in it
   int min_nodes = 1;               ///< MinNodes of a job
-  int max_cpus_per_node = 0;       ///< of all its jobs there; 0: unlimited
-  MemoryLimit max_memory;          ///< unlimited: that of the whole site
+  int max_cpus_per_node = 0;       ///< for all its jobs on a node; 0: unlimited
+  MemoryLimit max_memory;          ///< unlimited: the whole site's limit holds
 };
 
 /// A reservation of whole nodes or of parts of them.

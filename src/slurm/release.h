@@ -17,8 +17,8 @@ bool has_preempt_parameters(std::string_view version) noexcept;
 /// higher tier waits for the same nodes.
 bool higher_tiers_hold_companions_up(std::string_view version) noexcept;
 
-/// Whether a pending job whose GPU type is changed asks for the new type alone: from 24.11 on, as
-/// far as is known. On 22.05 it asks for both, and Slurm holds it (BadConstraints).
+/// Returns true from 24.11 on, as far as is known: a pending job whose GPU type is changed requests
+/// the new type alone. On 22.05 it requests both, and Slurm holds it (BadConstraints).
 bool changes_gpu_types(std::string_view version) noexcept;
 
 }  // namespace swell::slurm

@@ -8,7 +8,7 @@
 
 namespace swell::slurm {
 
-/// A text that its copies share, such as a long list that a user wrote into each of his jobs.
+/// A text that its copies share, such as a long list that a user wrote into many jobs.
 class SharedText {
  public:
   SharedText() = default;

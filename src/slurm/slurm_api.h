@@ -31,12 +31,12 @@ class SlurmApi {
   /// Returns false if slurmctld cannot accept it yet, for a reason that passes by itself; this
   /// answer may take 5 s.
   virtual Result<bool> set_admin_comment(JobId job, const std::string& text) = 0;
-  /// Whether set_gpu_type() works with this version of Slurm.
+  /// Returns whether set_gpu_type() works with this version of Slurm.
   virtual bool changes_gpu_types() const noexcept = 0;
-  /// Has a pending job ask for GPUs of `type`, all else as it was, and writes its AdminComment, in
-  /// one change. Returns false as set_admin_comment() does, and an error if the job is not pending
-  /// any more, or asks for GPUs in a way that has no type. `at_once`: it may start from now on,
-  /// even if a requeue has set a later time.
+  /// Has a pending job request GPUs of `type`, leaves its other requests as they are, and writes
+  /// its AdminComment, in one change. Returns false as set_admin_comment() does, and an error if
+  /// the job is not pending any more, or requests GPUs in a form without a type. `at_once`: it may
+  /// start from now on, even if a requeue has set a later time.
   virtual Result<bool> set_gpu_type(JobId job, const std::string& type,
                                     const std::string& admin_comment, bool at_once = false) = 0;
   /// Ends a batch job and puts it into the queue again. Also works for a job that has just ended by

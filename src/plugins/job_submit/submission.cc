@@ -21,8 +21,8 @@ namespace swell::job_submit {
 
 namespace {
 
-/// Above every priority that a site's formula gives, because `immediate` allocates only for the
-/// head of the queue.
+/// Higher than every priority that a site's formula gives, because `immediate` allocates only for
+/// the head of the queue.
 constexpr std::uint32_t kCompanionPriority = 0xfffffff0;
 
 /// Larger counts are reduced to this one; no cluster has as many of anything.
@@ -53,7 +53,7 @@ std::optional<std::string> elastic_of(const job_desc_msg_t& job) {
   return variable(job.environment, job.env_size, "SWELL_ELASTIC");
 }
 
-/// The speeds of table=FILE, which the SPANK plugin has read.
+/// Returns the speeds of table=FILE, which the SPANK plugin has read.
 std::optional<std::string> speeds_of(const job_desc_msg_t& job) {
   for (const char* name : {"SWELL_SPEEDS", "SPANK_SWELL_SPEEDS"})
     if (auto value = variable(job.spank_job_env, job.spank_job_env_size, name)) return value;

@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 /// its topology within seconds.
 constexpr auto kPollInterval = 5s;
 constexpr auto kFirstInterval = 300ms;
-/// Time limit after a start in which nothing starts because the nodes are not known yet.
+/// Maximum time after a start in which no job starts because the nodes are not known yet.
 constexpr auto kUnknownLimit = 60s;
 /// Maximum number of distinct complaints that are logged, so that changing garbage does not fill
 /// the log.

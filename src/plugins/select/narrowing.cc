@@ -8,7 +8,7 @@ namespace swell::select {
 
 namespace {
 
-/// SELECT_MODE_RUN_NOW in the lower byte of a mode; the upper byte has flags.
+/// SELECT_MODE_RUN_NOW without any of the flags that the upper byte of a mode may have.
 constexpr std::uint16_t kRunNow = 0;
 /// Maximum number of sets of leaves tried for one job whose nodes are in partial use.
 constexpr int kMaxTries = 5;

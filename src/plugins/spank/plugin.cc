@@ -31,7 +31,7 @@ std::optional<std::string>& given() {
   return value;
 }
 
-/// The speeds of table=FILE as they are sent; empty: none.
+/// Returns the speeds of table=FILE as they are sent with the submission; empty: none.
 std::string& speeds() {
   static std::string text;
   return text;
@@ -136,7 +136,7 @@ EXPORT int slurm_spank_init(spank_t spank, int count, char** arguments) noexcept
 EXPORT int slurm_spank_init_post_opt(spank_t spank, int count, char** arguments) noexcept {
   return guarded("--elastic", ESPANK_ERROR, [&]() -> int {
     if (!submits()) return ESPANK_SUCCESS;
-    // For a shell that salloc starts here.
+    // A shell that salloc starts here needs the variable.
     if (const std::string port = control_port_of(count, arguments);
         !port.empty() && spank_context() == S_CTX_ALLOCATOR)
       setenv(kControlPort, port.c_str(), 0);

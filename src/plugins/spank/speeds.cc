@@ -12,7 +12,7 @@ namespace swell::spank {
 
 namespace {
 
-/// More than any table of speeds and any sentence has.
+/// Maximum size of the output, more than any table of speeds or error needs.
 constexpr std::size_t kMaxOutput = 16384;
 
 }  // namespace
