@@ -47,7 +47,7 @@ bool is_live(const Agent::Setup& setup) {
   return setup.elastic && setup.spec.mode == control::Mode::live;
 }
 
-/// Whether a program that is started again finds on standard input what the first one found.
+/// Returns whether a program that is started again finds the first one's standard input again.
 bool can_start_again(const Agent::Setup& setup) {
   if (!setup.input->no_growth.empty()) return false;
   if (setup.input->spooled || setup.options.input == "none") return true;
@@ -84,7 +84,7 @@ GenerationMachine::Settings settings_for(const Agent::Setup& setup) {
   return settings;
 }
 
-/// Interval at which the program's output is looked at; 0: never.
+/// Returns the interval at which the program's output is looked at; 0: never.
 double look_period_s(const Progress::Settings& hang) {
   return hang.factor > 0 ? std::clamp(hang.minimum_s / 20, 0.2, kOutputLook_s) : 0;
 }
@@ -103,7 +103,7 @@ Environment environment_for(const Agent::Setup& setup) {
   return kept;
 }
 
-/// 32 random bytes in hexadecimal digits.
+/// Returns 32 random bytes in hexadecimal digits.
 Result<std::string> random_key() {
   std::array<unsigned char, 32> bytes{};
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
@@ -323,7 +323,7 @@ void Agent::take_server_events() {
       machine_.handle(now(), event::Lost{*worker});
     } else if (event.kind == control::Server::Event::Kind::dropped) {
       say_dropped(event);
-      // Without the content of such a message the run would wait for ever.
+      // Without what an exit or a keeper's message says, the run would wait for ever.
       if (event.type == control::WorkerExit::type || event.type == control::WorkerRuntime::type)
         server_->close(event.connection);
     } else if (const auto* hello = std::get_if<control::WorkerHello>(&event.message)) {
@@ -415,7 +415,7 @@ void Agent::tell(control::Message message) {
 void Agent::refuse(WorkerId worker, const std::string& why, const std::string& misfit) {
   const JobId job = workers_.node(worker.node).job;
   if (!refused_.insert(job).second) return;
-  if (misfit.empty() || job == setup_.hello.job) say(why);  // of companions the machine says it
+  if (misfit.empty() || job == setup_.hello.job) say(why);  // the machine reports companions
   machine_.handle(now(), event::StepEnded{job, {1, 0}, misfit});
 }
 

@@ -25,7 +25,7 @@ class Children final : public ProcessRunner {
   void read() override;
   std::vector<Ended> reap() override;
 
-  /// Runs one child to its end; an error if it fails or takes longer than `timeout_s`.
+  /// Runs one child and returns its output; an error if it fails or takes longer than `timeout_s`.
   static Result<std::string> output_of(const std::vector<std::string>& command,
                                        const std::vector<std::string>& environment,
                                        double timeout_s);

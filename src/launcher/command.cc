@@ -14,14 +14,14 @@ namespace swell::launcher {
 
 namespace {
 
-/// "gpu:a100:2,gpu:v100:1" of "a100:2,v100:1".
+/// Returns "gpu:a100:2,gpu:v100:1" for "a100:2,v100:1".
 std::string gres_of(std::string_view types) {
   std::string gres = "gpu:";
   for (const char each : types) gres += each == ',' ? std::string(",gpu:") : std::string(1, each);
   return gres;
 }
 
-/// "a100:4,v100:2" of "a100:2,v100:1" a node, on two nodes.
+/// Returns "a100:4,v100:2" for "a100:2,v100:1" a node, on two nodes.
 std::string on_nodes(std::string_view types, std::size_t nodes) {
   std::string all;
   for (const slurm_text::GpuRequest& one : slurm_text::parse_gpus(gres_of(types)))

@@ -41,7 +41,7 @@ Command probe_of(const Command& step, const ShimAddress& shim);
 Command salloc_command(const control::Offer& offer, int restart_signal);
 
 /// Returns a scancel by the companion's id and its offer's name, so that no other job with this id
-/// is cancelled: a slurmctld that was killed gives its last ids again.
+/// is cancelled: a slurmctld that was killed uses its last ids again.
 Command cancel_command(const std::string& name, JobId companion);
 
 /// Returns the job id in salloc's output; 0 if there is none.

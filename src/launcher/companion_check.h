@@ -16,7 +16,7 @@ namespace swell::launcher {
 Result<void> check_companion(std::string_view shown, control::JobId companion,
                              control::JobId parent, const control::Offer& offer);
 
-/// Returns the name under which the output shows the job; `otherwise` where it does not show it.
+/// Returns the name under which the output shows the job; `otherwise` if it does not show it.
 std::string shown_name(std::string_view shown, control::JobId job, std::string otherwise);
 
 }  // namespace swell::launcher

@@ -176,7 +176,7 @@ void ControllerLink::run() {
   }
 }
 
-/// Sends and receives what is there. Returns false if the connection cannot be used any more.
+/// Sends and receives pending messages. Returns false if the connection cannot be used any more.
 bool ControllerLink::exchange() {
   for (;;) {
     Message message;

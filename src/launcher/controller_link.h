@@ -58,7 +58,7 @@ class ControllerLink {
   void send(control::Message message);
   std::vector<control::Message> take();
   /// Returns lines for the user since the last call: each reason why no controller is connected,
-  /// once, and that one is connected after all.
+  /// once, and a line when one is connected after all.
   std::vector<std::string> take_news();
   /// Waits until all is sent or no controller is connected; returns false if `timeout` is over
   /// first. The thread then ends by itself.

@@ -52,7 +52,7 @@ struct Listens {
 /// The program can run with these numbers of workers, rising, and with no others.
 struct CanRunWith {
   std::vector<int> workers;  ///< empty: with any
-  std::string why = {};      ///< not empty: the program takes part in no growth for this reason
+  std::string why = {};      ///< not empty: why the program does not take part in growths
 };
 /// Each worker is a training by itself.
 struct TrainsAlone {
@@ -94,7 +94,7 @@ struct Allocated {
 struct Released {
   JobId companion = 0;
 };
-/// No program can be started on further lent GPUs until the run ends; GPUs that it has stay.
+/// No program can be started on further lent GPUs until the run ends; it keeps those that it has.
 struct GrowsNoMore {
   std::string why;
 };

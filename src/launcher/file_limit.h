@@ -20,7 +20,7 @@ struct FileBudget {
   int max_strangers_per_address = 0;
   int max_connections = 0;  ///< workers and strangers
   std::string
-      problem;  ///< one line for the user where the limit is too low for all workers; else empty
+      problem;  ///< one line for the user if the limit is too low for all workers; else empty
 };
 /// Reserves files for workers first: at most `workers` in the run, at most `on_one_node` on a node.
 FileBudget file_budget(std::uint64_t limit, int workers, int on_one_node);

@@ -140,10 +140,10 @@ void GenerationMachine::keep_growth_limit(double now) {
   restart_killed(now, Purpose::give_back, now);
 }
 
-/// Workers have not left for a growth or a user's signal. No job needs them to leave,
-/// so GPUs of a growth go back, and no worker is killed for it: if none has left, they
-/// train on. If some have, the others may wait for those in a collective, or still write the
-/// checkpoint, and have more time.
+/// Handles workers that have not left for a growth or a user's signal. No job needs them to leave,
+/// so GPUs of a growth go back, and no worker is killed for it: if none has left, they train on. If
+/// some have, the others get more time: they may wait for those in a collective, or still write the
+/// checkpoint.
 void GenerationMachine::call_off_leaving(double now) {
   Restart& restart = *in<Restart>();
   const bool grows = restart.what().purpose == Purpose::grow;

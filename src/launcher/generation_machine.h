@@ -71,7 +71,7 @@ class GenerationMachine {
     double warm_timeout_s = 60;     ///< for a companion's shims to come up
     double stragglers_s = 10;       ///< wait of lent GPUs that are up for others that are not
     double first_offer_s = 0;       ///< wait of the first generation for a first offer
-    double first_wait_s = 15;       ///< its wait for GPUs that were offered by then
+    double first_wait_s = 15;       ///< its wait for GPUs that were offered in that time
     double margin_s = 2;            ///< kept free before each deadline of the controller
     double blame_s = 2;             ///< wait after an error exit for events that explain it
     double end_timeout_s = 30;      ///< for workers to end after INT, TERM or another's failure

@@ -48,9 +48,9 @@ bool GenerationMachine::retries(double now) {
   return true;
 }
 
-/// Live mode: the programs could not begin together, and have left as they were told to, or had
-/// their time for it. Do not treat this as the end of training. They begin without the lent GPUs,
-/// or without a snapshot; else the run ends.
+/// Handles, in live mode, programs that could not begin together, and have left or had their time
+/// to. This is not the end of training: they begin without the lent GPUs, or without a snapshot;
+/// else the run ends.
 void GenerationMachine::begin_otherwise(double now) {
   const std::string why = "the programs could not begin: " + in<Running>()->not_begun;
   if (run_.lent_took_part()) {

@@ -90,7 +90,7 @@ const GenerationMachine::Timers& GenerationMachine::timers() {
          self.leave_before_end(
              now, fmt::format("the job ends in {:.0f} s", *self.limit_.ends_at - now), true);
        }},
-      // No news has explained a failure.
+      // No later event has explained a failure.
       {[](const GenerationMachine& self) -> Due {
          return self.is_failing() ? Due(self.in<Running>()->failure->decide_by) : std::nullopt;
        },
@@ -159,7 +159,7 @@ const GenerationMachine::Timers& GenerationMachine::timers() {
              "live mode: the program has not begun with Swell's runtime; it is resized by restarts "
              "until it does");
        }},
-      // Old programs that keep GPUs from going back are not waited for long.
+      // Old programs still hold GPUs that go back, and there is no time for another switch.
       {[](const GenerationMachine& self) -> Due {
          const Due drain = self.is_live() ? self.run_.drain_by() : std::nullopt;
          return drain ? Due(*drain - self.settings_.min_live_s) : std::nullopt;
@@ -198,7 +198,7 @@ const GenerationMachine::Timers& GenerationMachine::timers() {
          if (auto workers = self.run_.workers.running(); !workers.empty())
            self.out_.add(action::SignalWorkers{std::move(workers), SIGKILL});
        }},
-      // Workers did not end with the run, where their GPUs go back.
+      // Workers did not end with the run, and their GPUs go back.
       {[](const GenerationMachine& self) -> Due {
          Due first;
          if (self.is<Ending>())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Part of the generation machine: handles news from workers, Slurm and the user.
+// Part of the generation machine: handles events of workers, of Slurm and of the user.
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ void GenerationMachine::on(double now, const event::Hello& hello) {
   const WorkerId id = hello.worker;
   HeldCompanion* companion = run_.companions.of_node(id.node);
   if (companion == nullptr && !run_.companions.is_basic(id.node))
-    return;  // it was let go meanwhile
+    return;  // its companion was released meanwhile
   WorkerState& worker = run_.workers[id];
   worker.host = hello.host;
   worker.port = hello.port;
@@ -179,7 +179,7 @@ void GenerationMachine::fail(double now, WorkerId id, Exit exit) {
 void GenerationMachine::on(double now, const event::Lost& lost) {
   const WorkerId id = lost.worker;
   if (run_.companions.of_node(id.node) == nullptr && !run_.companions.is_basic(id.node))
-    return;  // it was let go before
+    return;  // its companion was released before
   if (!was_let_go(id) && defers(lost, true)) return;
   std::erase_if(run_.workers.others(), [id](const auto& each) { return each.first.second == id; });
   WorkerState& worker = run_.workers[id];
@@ -232,7 +232,7 @@ void GenerationMachine::on(double now, const event::Notice& notice) {
     else if (is<Running>()) leave_for_reclaim(now, by);
     return advance(now);
   }
-  if (!run_.companions.is_basic(id.node)) return;  // it was let go before
+  if (!run_.companions.is_basic(id.node)) return;  // released before
   // Every worker of the basic step reports it; companions' workers must be sent it once.
   if (!signals_.sent(now, signal)) return;
   out_.note("signal-from-slurm", Json::object({{"signal", signal_name(signal)}}));
@@ -258,7 +258,7 @@ void GenerationMachine::on(double now, const event::StepEnded& ended) {
     if (code_ == 0) code_ = ended.exit.status() != 0 ? ended.exit.status() : 1;
     return finish();
   }
-  if (run_.companions.find(job) == nullptr) return advance(now);  // it was let go before
+  if (run_.companions.find(job) == nullptr) return advance(now);  // it was released before
   if (defers(ended, true)) return;
   if (HeldCompanion* found = run_.companions.find(job);
       found != nullptr && !found->reclaimed && !is<Ending>() && !misfit.empty()) {

@@ -44,7 +44,7 @@ class Growth {
   /// Ends the pause if it is over. Returns whether it did.
   bool resume_if_due(double now);
 
-  /// Notes why the program takes part in no growth; empty: it does. Returns whether that is new.
+  /// Notes why the program is left out of growths; empty: it is not. Returns whether that is new.
   bool declined(const std::string& why) { return std::exchange(declined_, why) != why; }
 
   /// Returns when a companion that is up at `now` is given back unless it has joined.

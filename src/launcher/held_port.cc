@@ -32,7 +32,7 @@ void mark(Ports& ports, int first, int last) {
     ports.set(static_cast<std::size_t>(port));
 }
 
-/// "8080,9000-9100"
+/// Marks the ports of a list such as "8080,9000-9100".
 void mark_list(Ports& ports, std::string_view list) {
   while (!list.empty()) {
     const std::string_view part = list.substr(0, list.find(','));

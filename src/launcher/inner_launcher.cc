@@ -108,8 +108,8 @@ std::optional<std::string> worker_without_rank(pid_t program, int restart_signal
     if (environment == of_shim) continue;
     const std::vector<pid_t> children = children_of(one);
     if (handles(one, restart_signal)) {
-      // A program that changes its title (setproctitle) overwrites its variables. If PATH is there,
-      // they are what it was started with.
+      // A program that changes its title (setproctitle) overwrites its variables. If PATH is still
+      // there, the variables are those that it was started with.
       const bool has_rank =
           std::any_of(std::begin(kRanks), std::end(kRanks),
                       [&](const char* name) { return value_of(environment, name).has_value(); });

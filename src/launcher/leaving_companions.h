@@ -22,7 +22,7 @@ class LeavingCompanions {
   LeavingCompanions(ProcessRunner& runner, NameOf name_of, Released released)
       : runner_(runner), name_of_(std::move(name_of)), released_(std::move(released)) {}
 
-  /// Gives the companion back; if its step runs, this has kStepEnd_s to end by itself.
+  /// Gives the companion back; if its step runs, the step has kStepEnd_s to end by itself.
   void release(JobId companion, bool step_runs, double now);
   /// Cancels the companion now, since its last srun has ended.
   void step_ended(JobId job);

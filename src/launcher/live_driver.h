@@ -33,7 +33,7 @@ class LiveDriver {
   struct Stop {
     std::uint64_t generation = 0;
     std::vector<runtime::Shim> ranks;
-    runtime::Deadline by;  ///< for the agreement
+    runtime::Deadline by;  ///< for the programs to agree on a step
   };
   using Order = std::variant<Begin, Switch, Stop>;
 

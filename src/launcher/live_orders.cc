@@ -114,7 +114,7 @@ void LiveOrders::call_off() {
   answer(runtime::called_off());
 }
 
-/// Answers an order that has not been given to the driver yet with the error `why`.
+/// Answers, with the error `why`, an order that has not been given to the driver yet.
 void LiveOrders::answer(const Error& why) {
   const auto order = std::exchange(order_, std::monostate());
   if (const auto* begin = std::get_if<action::BeginLive>(&order)) {

@@ -22,14 +22,14 @@ namespace swell::launcher {
 class LiveOrders {
  public:
   struct Settings {
-    std::string key;  ///< the job's
+    std::string key;  ///< the key of the job's keepers
     JobId job = 0;    ///< the job's own
     int gpus_per_worker = 1;
     runtime::Verify verify = runtime::Verify::network;  ///< --switch-verify
     std::uint64_t memory_bytes = 0;                     ///< --switch-memory
   };
   /// `workers` and `machine` must outlive this. `wake` is called from another thread when
-  /// take_news() has something. Throws std::system_error where no thread can be started.
+  /// take_news() has something. Throws std::system_error if no thread can be started.
   LiveOrders(Settings settings, const WorkerConnections& workers, GenerationMachine& machine,
              std::function<void()> wake);
 
@@ -43,7 +43,7 @@ class LiveOrders {
   void change(const action::SwitchLive& order);
   void stop(const action::StopLive& stop);
   void call_off();
-  /// Tells the machine what the driver has done. `after_each` is called after each piece of news.
+  /// Passes the driver's results on to the machine. `after_each` is called after each of them.
   void take_news(const std::function<void()>& after_each);
 
  private:

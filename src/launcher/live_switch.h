@@ -61,8 +61,8 @@ class LiveSwitch {
   SwitchFailures& failures() noexcept { return failures_; }
   const SwitchFailures& failures() const noexcept { return failures_; }
 
-  /// The coordinator has entered a phase. Returns whether the old programs are being stopped from
-  /// now on.
+  /// Notes that the coordinator has entered a phase. Returns whether the old programs are being
+  /// stopped from now on.
   bool enter(double now, SwitchPhase phase);
   /// Lets the leaving workers go, since the others have all state that only these had: their GPUs
   /// go back at once, and the rest of the switch gets new deadlines. Their events may have come
@@ -75,8 +75,8 @@ class LiveSwitch {
   /// them goes on.
   void make_way(double by);
   /// Keeps an event for the end of the switch. An event that `spoils` the switch calls it off.
-  /// Until the old programs are being stopped, any event does; after that the shims find out by
-  /// themselves whether the switch can go on.
+  /// Until the old programs are being stopped, every event calls it off; after that the shims find
+  /// out by themselves whether the switch can go on.
   void defer(DeferredEvent event, bool spoils, CallOffCause cause);
   DeferredEvents& deferred() noexcept { return deferred_; }
   /// Adds the workers of the next generation that are not among `workers`.

@@ -20,8 +20,8 @@ class LostTime {
     friend bool operator==(const Cost&, const Cost&) = default;
   };
 
-  /// Notes that the program of `generation` passed the boundary of `step` at `at`. REQUIRES: a
-  /// generation's boundaries are given in order.
+  /// Notes that the program of `generation` passed the boundary of `step` at `at`. Ignores a step
+  /// that is not newer than the generation's last one.
   void passed(double at, int generation, std::uint64_t step);
   /// Notes a change to `generation` that began at `began`; the programs before it stopped after
   /// step `stopped_at`, 0: after the last one that was reported.

@@ -14,7 +14,7 @@ struct NoGrowthReport {
   control::Hello hello;  ///< with the reason as its no_growth
 };
 
-/// Tells the controller why the job is lent nothing. A process of its own does so until the
+/// Tells the controller why the job is lent nothing. Runs as a process of its own until the
 /// caller's process ends, even if that has become srun. REQUIRES: this process has one thread.
 void report_no_growth(const NoGrowthReport& report);
 

@@ -10,7 +10,7 @@
 #include "launcher/slurm_env.h"
 
 /// A look at a job's nodes by a step on them, for sites where `scontrol show job -d` does not tell
-/// users what they have: in Slurm 22.05 it crashes where PrivateData hides the nodes.
+/// users what they have: in Slurm 22.05 it crashes if PrivateData hides the nodes.
 namespace swell::launcher {
 
 /// Returns the srun command whose tasks, one for each of the job's `nodes`, print what the job has

@@ -75,11 +75,11 @@ struct Options {
   std::vector<std::string> left_out;  ///< names of options that are not passed on
 
   /// `arguments` without the program's name. SWELL_RESTART_SIGNAL, SWELL_RESTART_TIMEOUT,
-  /// SWELL_RECOVER, SWELL_EVENTS, SWELL_PROFILE_OUT, SWELL_SWITCH_MEMORY, SWELL_SWITCH_NETWORK,
-  /// SWELL_SWITCH_VERIFY, SWELL_FIRST_WAIT, SWELL_HANG_FACTOR, SWELL_HANG_MINIMUM, SWELL_MODEL,
-  /// SWELL_GLOBAL_BATCH, SWELL_STEPS and SWELL_INTERFACE, read with `env`, stand for options that
-  /// are not given. `ask_srun` says what srun makes of an option that swellrun does not know, such
-  /// as one of a SPANK plugin. The error names the option.
+  /// SWELL_RECOVER, SWELL_LEAVE_CODE, SWELL_BEFORE_END, SWELL_HANG_FACTOR, SWELL_HANG_MINIMUM,
+  /// SWELL_EVENTS, SWELL_MODEL, SWELL_PROFILE_OUT, SWELL_SWITCH_MEMORY, SWELL_STEPS,
+  /// SWELL_SWITCH_NETWORK, SWELL_SWITCH_VERIFY, SWELL_FIRST_WAIT, SWELL_GLOBAL_BATCH and
+  /// SWELL_INTERFACE, read with `env`, stand for options that are not given. `ask_srun` says how
+  /// srun reads an option that swellrun does not know (SPANK plugins). The error names the option.
   static Result<Options> parse(const std::vector<std::string>& arguments,
                                const char* (*env)(const char*), const AskSrun& ask_srun = {});
 };

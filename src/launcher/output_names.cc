@@ -71,7 +71,7 @@ bool is_of_files(std::string_view name) {
 
 std::string companion_output(std::string_view name, const RunNames& run, int node, int workers) {
   if (is_number(name)) return "none";  // the output of one task, which is the job's own
-  // Tasks of node 3 are 30 and up, or 300 and up where some allocation has more than ten.
+  // Tasks of node 3 are 30 and up, or 300 and up if some allocation has more than ten.
   int digits = 1;
   for (int most = 10; most < std::max(run.workers, workers); most *= 10) ++digits;
   return with_meanings(name, [&](const Specifier& one) {

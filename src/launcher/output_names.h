@@ -33,8 +33,8 @@ bool may_share_output(std::string_view name);
 /// outside of an array), if tasks or nodes have files of their own, or if there is no file.
 std::optional<std::string> shared_output(std::string_view name, const RunNames& run);
 
-/// Returns whether srun appends to a file that is there: with `mode`, the value of --open-mode or
-/// empty, and `site_appends`, JobFileAppend.
+/// Returns whether srun appends to an existing file: by `mode`, the value of --open-mode or empty,
+/// and `site_appends`, JobFileAppend.
 bool appends(std::string_view mode, bool site_appends);
 
 }  // namespace swell::launcher

@@ -16,9 +16,9 @@ namespace {
 /// The workers of one node by the GPU that each drives.
 using Drivers = std::map<int, WorkerId>;
 
-/// Returns for each GPU that the plan names the GPU of the node that replaces it: itself if it is
-/// there, else one that is not named, of the newest companion: Slurm chose other GPUs for
-/// companions than the plan expected. REQUIRES: at least as many are there as are named.
+/// Returns which GPU of the node is used for each GPU that the plan names: itself if it is there,
+/// else an unnamed one of the newest companion: Slurm chose other GPUs for companions than the plan
+/// expected. REQUIRES: at least as many are there as are named.
 std::map<int, int> stand_ins(const std::set<int>& named, const Drivers& there) {
   std::map<int, int> used;
   std::vector<int> spare;

@@ -12,8 +12,8 @@
 
 namespace swell::launcher {
 
-/// Starts Slurm's commands, signals them, and says which have ended. Children does; tests give the
-/// agent and its parts one that starts nothing.
+/// Starts Slurm's commands, signals them, and says which have ended. Implemented by Children; tests
+/// give the agent and its parts an implementation that starts nothing.
 class ProcessRunner {
  public:
   struct How {

@@ -31,7 +31,7 @@ constexpr auto kLeftoversTime = 2s;  // between TERM and KILL for what a program
 constexpr auto kUnkillable = 5s;     // after KILL, for processes that do not end
 constexpr const char* kGeneration = "SWELL_GENERATION";
 
-/// Names of this process's SLURM_* variables that the program shall not see.
+/// Returns the names of this process's SLURM_* variables that the program shall not see.
 std::vector<std::string> foreign_variables() {
   std::vector<std::string> names;
   for (char** each = environ; *each != nullptr; ++each) {

@@ -24,7 +24,7 @@ namespace swell::launcher {
 namespace {
 
 constexpr std::size_t kMaxBytes = 32768;
-constexpr std::size_t kMaxSizes = 4096;  // as many as a message has
+constexpr std::size_t kMaxSizes = 4096;  // the maximum of a message
 constexpr std::string_view kSizes = "sizes", kStep = "step ", kOf = " of ";
 constexpr std::string_view kWhy = "why ";  // sent before the sizes: why the program takes no others
 constexpr std::size_t kMaxWhy = 500;       // bytes
@@ -63,7 +63,7 @@ void drop_without(const std::string& key, int fd) {
   setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
 
-/// Whether the datagram was sent by a process of this user.
+/// Returns whether the datagram was sent by a process of this user.
 bool is_own(msghdr& message) {
   for (cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr; each = CMSG_NXTHDR(&message, each))
     if (each->cmsg_level == SOL_SOCKET && each->cmsg_type == SCM_CREDENTIALS) {

@@ -24,7 +24,7 @@ struct MadeSteps {
 /// socket for datagrams, whose name they find in SWELL_SHIM. Without a file there is nothing to
 /// clean up, and containers reach it as long as they share the node's network. Every user of the
 /// node may send to it, so the kernel drops each datagram that does not begin with SWELL_SHIM_KEY
-/// while it is sent: it neither wakes the shim nor takes the place of another one.
+/// while it is sent, so that it neither wakes the shim nor takes the place of another one.
 class ProgramSocket {
  public:
   static Result<ProgramSocket> open();

@@ -8,7 +8,7 @@
 
 namespace swell::launcher {
 
-/// Judges whether a training hangs: by its steps, where they are known, else by its output. Pure;
+/// Judges whether a training hangs: by its steps, if they are known, else by its output. Pure;
 /// times are seconds of one clock. Nothing is judged before the usual duration of a step is known,
 /// nor before a generation's programs have begun to make steps.
 class Progress {

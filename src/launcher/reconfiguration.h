@@ -91,10 +91,10 @@ enum class SwitchEnd {
   trains_on,       ///< the old generation trains on
 };
 
-/// The phases of one live switch, from the coordinator's news. Pure.
+/// The phases of one live switch, as the coordinator reports them. Pure.
 class SwitchProgress {
  public:
-  /// Returns whether this is news: a commit that was reported before is not.
+  /// Notes that `phase` has begun. Returns whether that is news: a commit is news only once.
   bool enter(double now, SwitchPhase phase);
   /// Returns whether the old programs are being stopped, or have been.
   bool is_prepared() const noexcept { return prepared_at_.has_value(); }
@@ -111,7 +111,7 @@ class SwitchProgress {
   void outdate() noexcept { is_outdated_ = true; }
   bool is_outdated() const noexcept { return is_outdated_; }
 
-  /// Returns false if it was called off before; the first cause holds.
+  /// Notes that the switch was called off. Returns false if it was before; the first cause holds.
   bool call_off(CallOffCause cause, std::string why);
   const std::optional<CalledOff>& called_off() const noexcept { return called_off_; }
 

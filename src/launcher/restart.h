@@ -15,8 +15,8 @@ namespace swell::launcher {
 /// generation start once all have left. Pure.
 class Restart {
  public:
-  /// `before`: the phase to return to if no worker leaves, for a growth or a user's signal. None:
-  /// the workers must leave.
+  /// `before`: the phase to return to if no worker leaves, for a growth, a user's signal or a
+  /// requeue. None: the workers must leave.
   explicit Restart(Reconfiguration what, std::optional<Running> before = std::nullopt)
       : what_(what), before_(std::move(before)) {}
 
@@ -38,12 +38,12 @@ class Restart {
 
   /// How a program ended after it was asked to leave.
   struct Answer {
-    bool is_clean = true;    ///< as after a request to leave, or after KILL
+    bool is_clean = true;    ///< it ended as programs do that were asked or killed
     bool by_signal = false;  ///< it died of the signal by which it was asked
   };
   /// Notes that a worker has left.
   void left(const Exit& exit, Answer answer) noexcept;
-  /// Returns true at its first call only: the user is told of one program that ended with an error.
+  /// Returns true at the first call only: the user is told of one program that ended with an error.
   bool tells_of_bad_exit() noexcept { return !std::exchange(told_of_bad_exit_, true); }
 
  private:

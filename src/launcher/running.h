@@ -30,7 +30,7 @@ struct Running {
   /// at `ask_at` are asked to leave, until `leave_by`.
   std::optional<double> ask_at = std::nullopt;
   double leave_by = 0;
-  std::string not_begun = {};  ///< live mode: why the programs were told to leave instead
+  std::string not_begun = {};  ///< live mode: why the programs could not begin
   double not_begun_by = 0;     ///< deadline for all to leave if `not_begun` is set
   /// Set if workers did not leave for a resize that was given up: until when they may leave late.
   std::optional<double> late_until = std::nullopt;

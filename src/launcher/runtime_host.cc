@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Names a node by boot id and Slurm's name: slurmds on one machine stay apart, as their jobs may.
+/// Names a node by boot id and Slurm's name: slurmds on one machine count as different nodes.
 std::string host_name(const std::string& node) { return boot_id() + "/" + node; }
 
 /// The arena has twice this as address space: in a switch in chunks both states have places in it,

@@ -44,7 +44,7 @@ bool is_master_port(const std::vector<std::pair<std::string, std::string>>& envi
   return value("RANK") == "0" && value("MASTER_PORT") == std::to_string(port.number());
 }
 
-/// Slurm's number of this step.
+/// Returns Slurm's number of this step.
 control::JobId own_step() {
   const char* text = std::getenv("SLURM_STEP_ID");
   return text != nullptr ? static_cast<control::JobId>(std::strtoul(text, nullptr, 10)) : 0;
@@ -70,7 +70,7 @@ int Shim::run() {
     if (polled[1].revents != 0) good = take_signals();
     if (good && polled[0].revents != 0) good = take_messages() || come_back();
     if (good && polled[2].revents != 0) good = pass_reports();
-    // Reports the program's sizes before its handler, which it installs after it has sent them.
+    // Reports sizes before the handler, which the program installs after it has sent its sizes.
     if (good) good = pass_sizes();
     if (good) good = report_steps();
     if (good) good = look();

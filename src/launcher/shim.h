@@ -31,7 +31,7 @@ class Shim {
   struct Options {
     char** program = nullptr;  ///< and its arguments; a null pointer at the end
     std::string network;       ///< as --switch-network of swellrun
-    int node = -1;             ///< its number, as swellrun gave it
+    int node = -1;             ///< the node's number, as swellrun gave it
     int local_rank = 0;        ///< of the task on its node
     /// Given to the program of each generation as its standard input; none: the shim's own.
     std::optional<SpooledInput> input;
@@ -54,7 +54,7 @@ class Shim {
   /// The program of one generation. During a live switch there are two.
   struct Run {
     Program program;
-    HeldPort port;  ///< MASTER_PORT where this worker has rank 0; held while the program runs
+    HeldPort port;  ///< MASTER_PORT if this worker has rank 0; held while the program runs
     int restart_signal = 0;
     bool listens = false;                 ///< it handles the restart signal
     bool keeps_signal = false;            ///< a restart signal came before its handler
@@ -116,7 +116,7 @@ class Shim {
   Descriptor signals_;
   HeldPort port_;          ///< for the next program
   HeldPort staying_port_;  ///< of the generation that the running program prepares for
-  /// News that the keeper's threads leave for this one. Outlives them.
+  /// Reports that the keeper's threads leave for the shim's thread. Outlives those threads.
   struct Reported {
     Mutex mutex;
     std::vector<std::pair<std::uint64_t, std::string>> profiles SWELL_GUARDED_BY(mutex);

@@ -8,8 +8,8 @@
 
 namespace swell::launcher {
 
-/// Signal by which Slurm warns of a companion's end in live mode: programs that do not ask for it
-/// never notice it, their shim does.
+/// Signal by which Slurm warns of a companion's end in live mode. It does nothing to programs that
+/// have no handler for it, but their shim receives it.
 inline constexpr int kQuietSignal = SIGURG;
 
 /// Returns whether most programs end on this signal, some of them after writing a checkpoint. Not

@@ -215,7 +215,7 @@ Result<SlurmConfig> read_config(std::string_view text) {
 }
 
 // With POSIXLY_CORRECT Slurm's commands read no options after the first other word, such as the job
-// of squeue -j.
+// in squeue -j JOB; so it is joined by '=' here.
 std::vector<std::string> job_facts_command(control::JobId job) {
   return {"squeue",
           "--all",

@@ -24,7 +24,7 @@ struct SlurmConfig {
   std::vector<std::string> controllers;  ///< addresses, the primary first
   uid_t slurm_user = 0;
   std::string conf_file;
-  std::optional<std::time_t> slurmctld_since;  ///< when the one that answers was started
+  std::optional<std::time_t> slurmctld_since;  ///< start of the slurmctld that answers
   control::PortRange srun_ports;               ///< SrunPortRange; 0 to 0: any
   bool appends_output = false;                 ///< JobFileAppend
 };

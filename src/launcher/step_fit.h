@@ -27,7 +27,7 @@ std::string mig_note(int workers, const std::string& visible, const std::string&
 /// for people; empty: it does. `local`: null if the worker has none.
 std::string local_id_misfit(int workers, const char* local, const std::string& node);
 
-/// The same, where two workers of a node have one SLURM_LOCALID.
+/// The same, for two workers of a node that have one SLURM_LOCALID.
 std::string same_local_id(int local, const std::string& node);
 
 }  // namespace swell::launcher

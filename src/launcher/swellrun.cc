@@ -68,7 +68,7 @@ Result<std::uint16_t> controller_port(const SlurmConfig& config) {
   return static_cast<std::uint16_t>(conf->control_port);
 }
 
-/// Returns the descriptions that the nodes publish; nothing where Slurm does not say.
+/// Returns the descriptions that the nodes publish; nothing if Slurm does not say.
 std::map<std::string, cluster::NodeDescription> descriptions_of(
     const std::vector<WorkerNode>& nodes) {
   std::string names;
@@ -173,7 +173,7 @@ control::Hello hello_of(const Job& job) {
   return hello;
 }
 
-/// Returns an agent's setup for these workers. `model`: what is trained, where its user says so.
+/// Returns an agent's setup for these workers. `model`: what is trained, if its user says so.
 Result<Agent::Setup> setup_of(const Options& options, const Json& model, const SlurmConfig& config,
                               const Job& job, BasicWorkers basic) {
   Agent::Setup setup;

@@ -9,7 +9,7 @@ namespace swell::launcher {
 
 namespace {
 
-/// "30", "2:03", "1:02:03", "4-01:02:03".
+/// Reads "30", "2:03", "1:02:03" or "4-01:02:03".
 std::optional<double> seconds_in(const std::string& text) {
   std::string rest = text;
   double days = 0;

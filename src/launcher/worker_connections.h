@@ -12,12 +12,12 @@
 namespace swell::launcher {
 
 /// The shims that are connected, and the nodes on which they may be. Each worker has one connection
-/// at most, and each connection is of one worker.
+/// at most, and each connection belongs to one worker.
 class WorkerConnections {
  public:
   using Connection = control::ConnectionId;
 
-  /// Nodes of an allocation whose shims are about to connect.
+  /// Adds the nodes of an allocation whose shims are about to connect.
   void add_nodes(const std::vector<WorkerNode>& nodes);
   bool knows(int node) const { return nodes_.contains(node); }
   /// REQUIRES: it knows the node.

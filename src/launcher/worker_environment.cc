@@ -52,8 +52,8 @@ bool begins_with_one(std::string_view text, const std::string_view (&beginnings)
                      [text](std::string_view beginning) { return text.starts_with(beginning); });
 }
 
-/// Returns torchrun's defaults where nobody has said otherwise: an error of NCCL ends a worker,
-/// and workers that share a node do not each start a thread for every core of it.
+/// Returns torchrun's defaults if nobody has said otherwise: an error of NCCL ends a worker, and
+/// workers that share a node do not each start a thread for every core of it.
 Environment torchrun_defaults(const Seat& seat) {
   Environment defaults;
   if (std::getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING") == nullptr)

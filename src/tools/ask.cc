@@ -16,7 +16,7 @@ namespace swell::tools {
 
 namespace {
 
-/// Lines of the history that `swell why` shows.
+/// Number of lines of the history that `swell why` shows.
 constexpr int kLastChanges = 6;
 
 struct Options {

@@ -18,8 +18,8 @@ Result<Json> read_json(const std::string& path);
 Result<void> write_file(const std::string& path, const std::string& text);
 /// Replaces a file by `text` atomically: a reader sees the old text or the new one. The new file is
 /// written beside it, under a name that nobody can guess, and removed if it cannot be put in place,
-/// as are files that killed writers of this user left there. `like`: of a file whose mode and owner
-/// it gets. The error names the file.
+/// as are files that killed writers of this user left there. `like`: a file with the mode and owner
+/// that it gets. The error names the file.
 Result<void> replace_file(const std::string& path, const std::string& text,
                           const struct stat* like = nullptr);
 /// Returns whether a file of this name exists, or it is "-": otherwise it is a catalogue's name.

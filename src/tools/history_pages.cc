@@ -42,7 +42,7 @@ Result<Json> recent_history(control::JobId job, int count, const Asks& asks) {
   if (!answer) return answer.error();
   const auto more = answer->details.bool_at("more");
   if (!more) return more.error();
-  // "more": an older controller, which began with the first events.
+  // "more" comes from an older controller, which has begun with the first events.
   if (*more) return whole_history(job, false, asks);
   return answer->details;
 }

@@ -16,7 +16,7 @@
 namespace swell::tools {
 
 /// Answers one request of each HTTP client, and closes the connection. No client waits for another:
-/// the number of clients is limited, and the oldest silent one gives way to a newcomer.
+/// the number of clients is limited, and the oldest one gives way to a newcomer.
 class HttpServer {
  public:
   struct Options {

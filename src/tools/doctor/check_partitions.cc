@@ -308,8 +308,8 @@ void check_sharing(const Site& site, Findings& findings) {
                           fmt::join(where, ", "))));
 }
 
-/// Checks that nodes publish their topology, as slurmd lets them once it was started with the lines
-/// of slurm.conf and plugstack.conf. Reports nothing if the site does not want this.
+/// Checks that nodes publish their topology: slurmd has them do so once it was started with the
+/// lines of slurm.conf and plugstack.conf. Reports nothing if the site does not want this.
 void check_topology(const Site& site, Findings& findings) {
   const bool wanted = site.plugstack && *site.plugstack && (*site.plugstack)->publishes;
   if (!wanted || !site.not_yet_running.empty()) return;

@@ -133,7 +133,7 @@ void try_services(Site& site, const slurm::ControllerConfig& slurmctld) {
   });
 }
 
-/// Tries whether slurmctld listens at the addresses of slurm.conf, since libslurm itself would try
+/// Checks whether slurmctld listens at the addresses of slurm.conf, since libslurm itself would try
 /// for 20 s. No error if the file names no addresses.
 Result<void> try_slurmctld(const SlurmConf& file) {
   const std::string* named = file.find("SlurmctldPort");  // may be a range

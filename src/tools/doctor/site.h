@@ -42,7 +42,7 @@ struct NamedPlugin {
 /// Entry of spank_swell in plugstack.conf.
 struct PlugstackEntry {
   bool required = false;
-  bool publishes = true;  ///< topology=on, as by default: slurmd publishes what its node is made of
+  bool publishes = true;  ///< topology=on, the default: slurmd publishes its node's topology
   std::string where;      ///< the file that has the line
   PluginFile plugin;
 };
