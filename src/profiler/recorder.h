@@ -22,7 +22,7 @@ class Recorder {
  public:
   static constexpr std::size_t kMaxSpans = std::size_t{1} << 16;  ///< in a step
   static constexpr std::size_t kMaxOpen = 64;
-  /// Steps for which the device's times are not known yet.
+  /// Maximum number of steps for which the device's times are not known yet.
   static constexpr std::size_t kMaxPending = 8;
   /// Result of begin(): kMaxOpen regions are open, or the step has kMaxSpans.
   static constexpr int kFull = -1;

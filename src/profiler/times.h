@@ -28,7 +28,7 @@ struct Times {
   friend bool operator==(const Times&, const Times&) = default;
 };
 
-/// Times of one step. `micro_batches`: number of those with a forward pass.
+/// Times of one step. `micro_batches`: number of micro-batches that have a forward pass.
 struct StepTimes {
   Times times;
   int micro_batches = 0;

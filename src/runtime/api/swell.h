@@ -145,7 +145,7 @@ typedef struct swell_tensor {
 typedef struct swell_generation {
   union {
     uint64_t generation; /**< from 1; 0 for a program that does not run under Swell */
-    uint64_t epoch;      /**< the former name of `generation`; goes with the next version */
+    uint64_t epoch;      /**< the former name of `generation`; the next version removes it */
   };
   uint64_t step; /**< the boundary at which the last generation ended: continue with the next step;
                     0 if fresh */
@@ -153,7 +153,7 @@ typedef struct swell_generation {
                 `step`, from the last generation or a snapshot */
 } swell_generation_t;
 
-/** The former name of swell_generation_t; goes with the next version. */
+/** The former name of swell_generation_t; the next version removes it. */
 typedef swell_generation_t swell_epoch_t;
 
 /** Kinds of regions, the parts of a step that the profiler times. */
@@ -322,8 +322,8 @@ int swell_next(const swell_session_t* session, swell_session_t** next);
 int swell_decline(swell_session_t* session, const char* why);
 
 /**
- * Say the same because a GPU has too little free memory for the state. If all programs handle the
- * restart signal, the job is then resized by a restart at once.
+ * Like swell_decline(), with the reason that a GPU has too little free memory for the state. If all
+ * programs handle the restart signal, the job is then resized by a restart at once.
  *
  * @param [in] session, why   The same as for swell_decline().
  * @param [in] needed_bytes   Bytes that the state takes on the GPU.

@@ -40,7 +40,7 @@ class Keeper {
     std::string unix_socket;  ///< path of the socket; the folder is made with mode 0700
     std::string
         tcp_host;      ///< a numeric address to listen on; empty: no connections from other nodes
-    std::string key;   ///< the job's, at least 16 bytes; needed with tcp_host
+    std::string key;   ///< the job's key, at least 16 bytes; needed with tcp_host
     std::string host;  ///< identifies its host; empty: the boot id of this machine. Ranks with
                        ///< equal hosts share memory
     std::string processes;          ///< PID namespace; empty: that of this process

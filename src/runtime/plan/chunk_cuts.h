@@ -12,7 +12,7 @@
 
 namespace swell::runtime {
 
-/// A range of memory: consecutive whole pages, or a slab. Empty: memory that no bound counts.
+/// A range of memory: consecutive whole pages, or a slab. Empty: memory outside of the bound.
 struct Stretch {
   std::uint64_t begin = 0, end = 0;
 };

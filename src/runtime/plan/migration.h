@@ -22,7 +22,7 @@ struct Move {
   std::int64_t bytes = 0;
   Nearness nearness = Nearness::in_place;
   bool only_there = false;  ///< no staying rank has it
-  std::uint32_t chunk = 0;  ///< in a switch in chunks: the chunk with which it comes
+  std::uint32_t chunk = 0;  ///< in a switch in chunks: the chunk in which it is moved
 };
 
 /// Bytes by Nearness, and the time that the busiest link needs at full speed.

@@ -22,7 +22,7 @@ struct Fetch {
   Memory from = Memory::arena, to = Memory::arena;
   std::vector<Run> runs;
   bool only_there = false;  ///< no staying rank has it
-  std::uint32_t chunk = 0;  ///< the chunk with which it comes
+  std::uint32_t chunk = 0;  ///< the chunk in which it is fetched
   std::uint64_t bytes() const noexcept;
 };
 

@@ -55,7 +55,7 @@ class Roster {
  public:
   /// Adds a rank's table and returns its number; equal tables have the same.
   std::uint32_t add(const std::vector<Held>& table);
-  /// Adds a table of what a program declared, likewise.
+  /// Adds the table of the entries that a program declared, and returns its number.
   std::uint32_t add(const std::vector<Entry>& entries);
 
   std::size_t tables() const noexcept { return tables_.size(); }
@@ -91,7 +91,7 @@ class Roster {
   std::unordered_map<Part, std::uint32_t, PartHash> part_numbers_;
   std::unordered_map<std::string, std::uint32_t> name_numbers_;
   std::unordered_map<std::string, std::uint32_t> table_numbers_;  ///< by text_of()
-  /// Number of the last tensor: ranks mostly have the same ones in one order.
+  /// Number of the last tensor: most ranks have the same tensors in the same order.
   std::uint32_t last_tensor_ = 0;
 };
 

@@ -27,7 +27,7 @@ class Store {
   explicit Store(Arena arena);
 
   const std::shared_ptr<const Arena>& arena() const noexcept { return arena_; }
-  /// Returns the GPU memory that the keeper holds too.
+  /// Returns the GPU memory that the keeper holds beside the arena.
   Slabs& slabs() noexcept { return slabs_; }
   const Slabs& slabs() const noexcept { return slabs_; }
   ControlPage& page() const noexcept { return *reinterpret_cast<ControlPage*>(arena_->data()); }

@@ -40,8 +40,8 @@ class World {
   /// Holders of one tensor, in order of ranks, then of parts.
   using Distribution = std::vector<Holding>;
 
-  /// Returns the GPU of each rank: the one that has its state, or for which it stands if the state
-  /// is in host memory.
+  /// Returns the GPU of each rank: the GPU that has its state, or, if the state is in host memory,
+  /// the GPU that is assigned to the rank.
   const std::vector<cluster::GpuRef>& ranks() const noexcept { return ranks_; }
   /// Returns all tensors in order of names.
   const std::vector<Tensor>& tensors() const noexcept { return tensors_; }
@@ -85,8 +85,8 @@ class WorldBuilder {
   /// Records that `rank` holds `part` of `tensor`. REQUIRES: the three functions above gave these
   /// numbers.
   void hold(std::uint32_t rank, std::uint32_t tensor, std::uint32_t part);
-  /// Records the same as an entry of the rank, whose entries keep the order in which they are
-  /// added.
+  /// Records that `rank` holds the part of `entry`, and appends `entry` to the rank's entries,
+  /// which keep this order.
   void add(std::uint32_t rank, Numbered entry);
   /// Adds what `rank` holds as one entry: its tensor, its part, and its alias.
   Result<void> add(std::uint32_t rank, const Entry& entry);
@@ -102,7 +102,7 @@ class WorldBuilder {
   World world_;
   std::vector<std::vector<Holding>> holdings_;  ///< by tensor
   std::unordered_map<std::string, std::uint32_t> numbers_;
-  /// By tensor, the one that was last added after it: most ranks have the same tensors in the same
+  /// By tensor, the tensor last added after it: most ranks have the same tensors in the same
   /// order.
   std::vector<std::uint32_t> followers_;
   std::uint32_t last_tensor_ = 0;

@@ -30,7 +30,7 @@ class Door {
     std::chrono::milliseconds proof_time{5000};  ///< time for a peer to prove that it holds the key
     /// Time for which a proved peer waits if no thread can be started for it.
     std::chrono::milliseconds thread_time{10000};
-    /// Share of a core that newcomers over TCP may take; beyond it they wait in the kernel.
+    /// Maximum share of a core for new TCP connections; beyond it they wait in the kernel's queue.
     double share = 0.25, saved_up_s = 0.5;
     /// Takes over a peer; called by the door's thread. Returns false, and leaves the channel
     /// unchanged, if that is not possible now.
@@ -79,7 +79,7 @@ class Door {
   Places::Id last_id_ = 0;
   CpuShare share_;
   std::optional<Clock::time_point> accept_again_, admit_again_;
-  std::optional<Clock::time_point> tcp_again_;  ///< newcomers have used up their share until then
+  std::optional<Clock::time_point> tcp_again_;  ///< accept TCP again then: the CPU share is used up
 };
 
 }  // namespace swell::runtime

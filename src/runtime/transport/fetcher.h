@@ -28,7 +28,7 @@ class Fetcher {
   struct Self {
     std::string host, processes, key;
     std::shared_ptr<const Arena> arena;
-    /// Returns UCX if state would come by TCP otherwise; empty: do not use UCX.
+    /// Returns UCX, which is used for state that would otherwise come by TCP; empty: do not use it.
     std::function<Result<std::shared_ptr<const Ucx>>()> ucx = {};
     /// DeviceProxy of the new program, if it has tensors on a GPU, and a number for memory of
     /// other ranks that it maps.

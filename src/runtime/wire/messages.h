@@ -23,7 +23,7 @@ enum class Op : std::uint16_t {
   adopt = 3,     ///< {} -> once the generation begins: Adopted
   quiesced = 4,  ///< {step u64} -> once the switch is decided: {1: switched, exit; 0: go on u8}
   profile = 5,   ///< {a rank's profile, in the profiler's format} -> {}
-  node_profile = 43,     ///< the same with parts that shims of an earlier version cannot read
+  node_profile = 43,     ///< like `profile`, with parts that earlier shims cannot read
   snapshot = 6,          ///< {step u64} -> once the state is copied: {}
   stays = 7,             ///< {} -> {}: it can train with another plan in the same process
   stays_if = 29,         ///< {} -> {}: it can do so if no program of the next generation is new
@@ -171,7 +171,7 @@ struct Guard {
   std::uint64_t generation = 0;
   std::int32_t rank = 0;
   std::uint32_t ranks = 0;
-  Endpoint partner;  ///< without a socket: none
+  Endpoint partner;  ///< no socket: there is no partner
 };
 
 struct Adopted {
@@ -220,7 +220,7 @@ Result<Guard> read_guard(std::string_view body);
 std::string write_refusal(const Error& error);
 /// Appends an Error's shortage of GPU memory to a message, as its last part.
 ByteWriter& put_shortage(ByteWriter& writer, const std::optional<Shortage>& shortage);
-/// Reads it; returns nothing if the message ends before it.
+/// Reads what put_shortage() appended; returns nothing if the message ends before that part.
 std::optional<Shortage> get_shortage(ByteReader& reader);
 Error read_refusal(std::string_view body);
 
