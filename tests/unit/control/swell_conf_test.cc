@@ -43,6 +43,12 @@ Test(swell_conf, names_line_key_value_and_what_is_allowed) {
   for (const char* bad :
        {"MaxShortfall=0\n", "MaxShortfall=1.1\n", "MaxShortfall=nan\n", "MaxShortfall=50%\n"})
     cr_assert(says(reason(bad), "a number from 0.1 to 1"), "%s", bad);
+  for (const char* bad : {"ScaleUpChance=-0.1\n", "ScaleUpChance=1.01\n", "ScaleUpChance=nan\n",
+                          "ScaleUpChance=60%\n"})
+    cr_assert(says(reason(bad), "a number from 0 to 1"), "%s", bad);
+  cr_assert(says(reason("ArrivalWindow=59\n"), "ArrivalWindow=59 is not valid"));
+  cr_assert(says(reason("ArrivalGPUs=0\n"),
+                 "ArrivalGPUs=0 is not valid; it must be a whole number from 1 to 1000000"));
   for (const char* bad : {"LendWithoutProfile=1\n", "LowerRequests=true\n"})
     cr_assert(says(reason(bad), "it must be yes or no"), "%s", bad);
   cr_assert(says(reason("Fairness=11\n"), "a number from 0 to 10"));
