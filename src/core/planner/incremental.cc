@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "core/planner/affinity.h"
 #include "core/planner/chunked.h"
@@ -89,6 +90,16 @@ void improve(Solution& found, const Islands& all, Evaluator& evaluator, int micr
     if (start.seconds * kFreshGain < found.seconds) found = std::move(start);
 }
 
+/// Adds `skeleton` to `seen`, without layers, which chunked() ignores. Returns false if it is there
+/// already: what chunked() finds for it a second time is not faster than the row before.
+bool is_new(const plan::Layout& skeleton, std::vector<plan::Layout>& seen) {
+  plan::Layout without_layers = skeleton;
+  for (plan::StageLayout& stage : without_layers.stages) stage.layers = 0;
+  if (std::find(seen.begin(), seen.end(), without_layers) != seen.end()) return false;
+  seen.push_back(std::move(without_layers));
+  return true;
+}
+
 }  // namespace
 
 ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) const {
@@ -137,6 +148,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
                              std::move(again->why)};
   // The last row, which may have chunks; plans in `best` have none, except the job's own.
   Solution shown = best.back();
+  std::vector<plan::Layout> with_chunks;  // skeletons that chunked() has seen
   for (std::size_t i = 1; i <= units.size(); ++i) {
     if (budget.expired()) {
       table.complete = false;
@@ -180,7 +192,7 @@ ScaleTable Incremental::solve(const Problem& problem, const Budget& budget) cons
       shown.why = best[0].why == shown.why ? "nothing better: the new GPUs stay idle" : shown.why;
     }
     for (const plan::Layout* skeleton : {&best.back().layout, &deepest.layout})
-      if (skeleton->pp() > 1)
+      if (skeleton->pp() > 1 && is_new(*skeleton, with_chunks))
         if (auto found_chunks = chunked(evaluator, *skeleton, shown.seconds / kFreshGain, search))
           shown = *std::move(found_chunks);
     add_row(shown);

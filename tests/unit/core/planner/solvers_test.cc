@@ -277,6 +277,29 @@ Test(incremental, exact_consistency_changes_the_pipeline_alone) {
   cr_assert_gt(table.rows[12].throughput, 2 * table.rows[0].throughput);
 }
 
+// Each stage has all four GPUs of a node, so three free GPUs are of no use.
+Test(incremental, idle_gpus_cause_no_second_search_of_the_same_stages) {
+  const auto model = support::small_model(12, 8);
+  const auto cluster = support::h100_nodes(4, 4);
+  const auto k = support::round_coefficients();
+  const perf::PerformanceModel perf(model, cluster, k);
+  plan::Layout start{8, {}};
+  support::add_stage(start, 6, 4, 1, 1, 0);
+  support::add_stage(start, 6, 4, 1, 1, 1);
+  const auto evaluated = [&](std::size_t free_gpus) {
+    Problem problem{perf, start, unused(start, cluster), Consistency::exact, true};
+    problem.free.resize(free_gpus);
+    Incremental::Options options;
+    options.group = 1;
+    const ScaleTable table = Incremental(options).solve(problem, {});
+    cr_assert_eq(table.rows.size(), free_gpus + 1);
+    cr_assert_eq(table.rows.back().layout.pp(), 2);
+    return table.evaluated;
+  };
+  const long one = evaluated(1), three = evaluated(3);
+  cr_assert_lt(three, 1.1 * static_cast<double>(one), "%ld, %ld", three, one);
+}
+
 namespace {
 
 /// 16 equal layers in four stages, with few micro-batches. Searches take time that grows with the
