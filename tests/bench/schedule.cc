@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Measures how fast schedules are predicted and searched on one core, and the length of their text.
+// Measures how fast schedules are predicted and searched on one core, and the length of their text;
+// and how fast an exact job's filtered scale table is made, from 8 to 32 stages.
 // Times are processor time, the minimum of several runs. Last line: JSON.
 #include <sys/resource.h>
 
@@ -7,6 +8,11 @@
 #include <cstdio>
 #include <ctime>
 
+#include "core/cluster/gpu_type.h"
+#include "core/cluster/presets.h"
+#include "core/models/catalogue.h"
+#include "core/planner/incremental.h"
+#include "core/planner/scale_table.h"
 #include "core/planner/schedule_search.h"
 #include "core/schedule/named.h"
 #include "core/schedule/text.h"
@@ -54,6 +60,44 @@ Costs model_costs(const Shape& shape, int layers, int heads) {
   return costs;
 }
 
+/// Returns the plan of stages over `nodes` nodes each, with groups of one GPU.
+plan::Layout wide_plan(const Schedule& schedule, int nodes) {
+  plan::Layout layout{schedule.shape.micro_batches, {}};
+  layout.schedule = to_text(schedule);
+  for (int stage = 0; stage < schedule.shape.stages; ++stage) {
+    plan::StageLayout& made = layout.stages.emplace_back();
+    made.layers = 2 * schedule.shape.chunks;
+    made.tp = 1;
+    made.chunks.assign(static_cast<std::size_t>(schedule.shape.chunks), 2);
+    for (int node = 0; node < nodes; ++node)
+      for (int gpu = 0; gpu < 8; ++gpu)
+        made.groups.push_back({stage * nodes + node, 0, 1, plan::GpuMask{1} << gpu});
+  }
+  return layout;
+}
+
+/// FlexTrain's largest model with two MTP heads on 8 of 32 nodes, with 64 micro-batches of one
+/// sample, on GPUs with memory enough for 8 stages.
+struct LargeJob {
+  models::CatalogueEntry entry = *models::find_model("flextrain-large");
+  cluster::Cluster machines = [] {
+    cluster::GpuType gpu = *cluster::find_gpu_type("h100");
+    gpu.memory_bytes *= 4;
+    return cluster::uniform_cluster("large", gpu, 32, 8, 400e9);
+  }();
+  perf::Coefficients coefficients = perf::expected_coefficients(entry.model, machines);
+  plan::Layout current{64, {}};
+  std::vector<cluster::GpuRef> free;
+
+  LargeJob() {
+    entry.model.global_batch = current.micro_batches;
+    for (int node = 0; node < 8; ++node)
+      current.stages.push_back({node < 5 ? 8 : 7, 8, {{node, 0, 1, plan::GpuMask{0xff}}}});
+    for (int node = 8; node < 32; ++node)
+      for (int gpu = 0; gpu < 8; ++gpu) free.push_back({node, gpu});
+  }
+};
+
 long peak_kib() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -97,9 +141,34 @@ int main() {
       if (const auto made = named(name, one))
         named_bytes = std::max(named_bytes, to_text(*made).size());
   std::printf("text: at most %zu bytes by name, %zu as found\n", named_bytes, found_bytes);
+  const double memory_mb = static_cast<double>(peak_kib() - start_kib) / 1024;
+  const auto wide =
+      cluster::uniform_cluster("wide", *cluster::find_gpu_type("h100"), 128, 8, 400e9);
+  std::size_t told_bytes = 0;
+  if (const auto found = planner::search_schedule(problem, alone); found)
+    told_bytes = plan::name_all(wide_plan(found->schedule, 4), wide).to_json().dump().size();
+  std::printf("plan of 1,024 GPUs with TP 1 and its schedule: %zu bytes\n", told_bytes);
+
+  const LargeJob job;
+  const perf::PerformanceModel perf(job.entry.model, job.machines, job.coefficients,
+                                    perf::Sends::counted);
+  planner::Incremental::Options options;
+  options.max_free = static_cast<int>(job.free.size());
+  std::size_t rows = 0;
+  int stages = 0;
+  const double table_ms = time_of(1, [&] {
+    auto table = planner::Incremental(options).solve(
+        {perf, job.current, job.free, planner::Consistency::exact, true}, {});
+    planner::add_modelled(table, perf);
+    planner::filter_rows(table, planner::RowFilter::all());
+    rows = table.rows.size();
+    stages = table.rows.back().layout.pp();
+  });
+  std::printf("filtered table: %.0f ms, %zu rows, up to %d stages\n", table_ms, rows, stages);
   std::printf(
       "{\"nodes\": %zu, \"graph_ms\": %.3f, \"evaluate_ms\": %.3f, \"search_ms\": %.0f, "
-      "\"search_gain\": %.4f, \"text_bytes\": %zu, \"found_text_bytes\": %zu, \"memory_mb\": %.1f}\n",
+      "\"search_gain\": %.4f, \"text_bytes\": %zu, \"found_text_bytes\": %zu, \"memory_mb\": %.1f, "
+      "\"told_bytes\": %zu, \"table_ms\": %.0f}\n",
       nodes, graph_ms, evaluate_ms, search_ms, named_s / best_s, named_bytes, found_bytes,
-      static_cast<double>(peak_kib() - start_kib) / 1024);
+      memory_mb, told_bytes, table_ms);
 }
