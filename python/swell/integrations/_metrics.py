@@ -24,6 +24,18 @@ def _copy(value: Any) -> Any:
     return [each.detach().cpu() for each in value] if isinstance(value, list) else value.detach().clone().cpu()
 
 
+class _Restored(_Metadata):  # type: ignore[misc]
+    """How a value is logged, until the first call after a start: the call's own function and process group stand then, which no checkpoint holds (reduce_fx=max, sync_dist_group=)."""
+
+    def __eq__(self, other: Any) -> bool:
+        if type(other) is not _Metadata or any(getattr(self, name) != getattr(other, name) for name in _PLAIN) or self.__dict__["reduce_fx"].__name__ != other.reduce_fx.__name__ or \
+                (self.__dict__["_sync"].should, self.__dict__["_sync"].rank_zero_only) != (other.sync.should, other.sync.rank_zero_only):
+            return False
+        self.__dict__.update(reduce_fx=other.reduce_fx, _sync=other.sync)
+        object.__setattr__(self, "__class__", _Metadata)
+        return True
+
+
 def is_any(trainer: Any, module: torch.nn.Module) -> bool:
     """Whether taken() has more than what callbacks monitor, which all workers have alike."""
     return any(not each.has_reset for each in trainer.fit_loop.epoch_loop._results.values()) or any(each.update_called for each in _metrics(module).values())
@@ -99,7 +111,7 @@ def restore(trainer: Any, module: torch.nn.Module, saved: dict[str, Any]) -> Non
                 setattr(metric, state, torch.cat(value) if isinstance(value, list) and not is_list else value)
     for key, entry in saved["logged"].items():
         about = entry["about"]
-        meta = _Metadata(**{name: about[name] for name in _PLAIN}, reduce_fx=getattr(torch, about["reduce"]))
+        meta = _Restored(**{name: about[name] for name in _PLAIN}, reduce_fx=getattr(torch, about["reduce"]))
         meta.sync = _Sync(_should=about["syncs"], fn=trainer.strategy.reduce, rank_zero_only=about["first"])
         made = results[key] = _ResultMetric(meta, entry["value"] is not None).to(device)
         if entry["value"] is None:

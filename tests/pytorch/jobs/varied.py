@@ -434,6 +434,16 @@ def lightning_logs_of_samples(moments):
     of_lightning(moments, logs=logs)
 
 
+def lightning_reduces_by_functions(moments):
+    """Functions of Python and torch, and a process group, in place of names."""
+    def logs(module, loss, x):
+        each, group = module.net(x), torch.distributed.group.WORLD
+        for name, by, value in (("max", max, each.max()), ("min", min, each.amin()), ("sum", sum, each.sum()), ("torch", torch.max, each.max())):
+            module.log(name, value, reduce_fx=by, sync_dist=True, on_step=False, on_epoch=True)
+        module.log("of_group", loss, sync_dist=True, sync_dist_group=group, on_step=False, on_epoch=True)
+    of_lightning(moments, logs=logs)
+
+
 def lightning_logs_of_workers(moments):
     def logs(module, loss, x):
         module.log("alone", loss)

@@ -46,7 +46,7 @@ def test_what_a_script_carries_by_itself_is_said(name, says, runs):
     assert run.said_by(0).count("swell: " + says) == 1 and "swell: " + says not in run.said_by(1), run.said_by(0)
 
 
-@pytest.mark.parametrize("name", ["lightning_logs_of_samples", "lightning_hides_a_fixed_teacher", "lightning_warms_its_rate_up"])
+@pytest.mark.parametrize("name", ["lightning_logs_of_samples", "lightning_reduces_by_functions", "lightning_hides_a_fixed_teacher", "lightning_warms_its_rate_up"])
 def test_a_module_of_Lightning_whose_values_are_those_of_all_samples_is_resized_as_any_other(name, runs):
     run = is_the_same_training(runs, name, 27, [3, 12, 20], [1, 2, 1, 2], job="varied")
     said = "".join(run.said_by(start) for start in range(4))
