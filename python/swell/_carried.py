@@ -16,24 +16,15 @@ import torch
 from torch.utils.data import Dataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from swell._syntax import QUIET, awaited, bodies, captured, expressions, is_shown, names_in, own_names, parameters, targets, text_of, what_matters
+
 __all__ = ["carried_names", "loop_of", "say_what_counts", "say_what_sets_data", "script_frame", "text_of", "used_in_losses"]
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _FRAMES = 12
 _CHANGES = ("append", "appendleft", "add", "extend", "update", "insert", "pop", "popleft", "copy_", "add_", "mul_", "lerp_", "fill_")
-_SHOWS = ("print", "log", "info", "debug", "warning", "write", "writerow", "set_postfix", "set_postfix_str", "set_description", "add_scalar", "add_scalars", "add_image", "add_figure", "add_histogram", "display", "makedirs", "mkdir", "savefig", "collect", "empty_cache", "log_metrics", "log_metric", "save", "dump", "flush", "append")
 _LEAVES = (ast.Continue, ast.Break, ast.Return, ast.Raise)
-_QUIET = ("record_function", "range", "annotate", "profile", "timer", "Timer", "span", "open", "tqdm", "trange", "suppress", "catch_warnings", "closing")      # contexts that change no training
 _VALUES = (int, float, complex, torch.Tensor, list, dict, set, tuple, collections.deque, Iterator)
-
-
-def text_of(node: ast.AST) -> str:
-    """Returns a name, or attributes of one, as they are written; empty: it is something else."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute) and (of := text_of(node.value)):
-        return f"{of}.{node.attr}"
-    return ""
 
 
 class _Uses(ast.NodeVisitor):
@@ -130,7 +121,7 @@ class _Uses(ast.NodeVisitor):
         self.visit(node.subject)
         was, found = set(self.bound), list[set[str]]()
         for case in node.cases:
-            self.bound = was | _captured(case.pattern)
+            self.bound = was | captured(case.pattern)
             for each in [*([case.guard] if case.guard is not None else []), *case.body]:
                 self.visit(each)
             if not isinstance(case.body[-1], _LEAVES):
@@ -163,13 +154,13 @@ class _Uses(ast.NodeVisitor):
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehends
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        was, self.bound = self.bound, self.bound | _parameters(node.args)
+        was, self.bound = self.bound, self.bound | parameters(node.args)
         self.visit(node.body)
         self.bound = was
 
     def _makes(self, node: Any) -> None:
         """A function that the body makes reads and changes what is outside of it when it is called; its own names are made anew then."""
-        inner, own = _Uses(), _own_names(node)
+        inner, own = _Uses(), own_names(node)
         inner.bound = self.bound | own
         for each in node.body:
             inner.visit(each)
@@ -180,23 +171,6 @@ class _Uses(ast.NodeVisitor):
         self.bound.add(node.name)
 
     visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _makes
-
-
-def _parameters(given: ast.arguments) -> set[str]:
-    return {each.arg for each in ast.walk(given) if isinstance(each, ast.arg)}
-
-
-def _captured(pattern: ast.pattern) -> set[str]:
-    """Returns the names that a pattern of match binds."""
-    return {name for each in ast.walk(pattern) if isinstance(name := getattr(each, "rest", None) if isinstance(each, ast.MatchMapping) else getattr(each, "name", None), str)}
-
-
-def _own_names(made: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> set[str]:
-    """Returns the names that a function or a class has for itself."""
-    parts = [each for part in made.body for each in ast.walk(part)]
-    outer = {name for each in parts if isinstance(each, (ast.Global, ast.Nonlocal)) for name in each.names}
-    found = {each.id for each in parts if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)}
-    return (found | (set() if isinstance(made, ast.ClassDef) else _parameters(made.args))) - outer
 
 
 def loop_of(frame: types.FrameType) -> ast.For | None:
@@ -252,49 +226,6 @@ def _where(node: ast.AST, frame: types.FrameType) -> str:
     return f"(line {getattr(node, 'lineno', 0)} of {os.path.basename(frame.f_code.co_filename)})"
 
 
-def _names_in(node: ast.AST) -> set[str]:
-    """Returns the names in a node that are of its surroundings: not those that a function or a comprehension has for itself."""
-    if isinstance(node, ast.Name):
-        return {node.id}
-    if isinstance(node, ast.Attribute) and (name := text_of(node)):
-        return {name} | _names_in(node.value)
-    found = set[str]().union(*map(_names_in, ast.iter_child_nodes(node)))
-    if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
-        own = set[str]().union(*(_names_in(each.target) for each in node.generators))
-        return (found - own) | _names_in(node.generators[0].iter)
-    if isinstance(node, ast.ClassDef):
-        return found - _own_names(node)
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-        own = _parameters(node.args) if isinstance(node, ast.Lambda) else _own_names(node)
-        return (found - own).union(*(_names_in(each) for each in (*node.args.defaults, *node.args.kw_defaults) if each is not None))
-    return found
-
-
-def _expressions(node: ast.AST) -> Iterator[ast.expr]:
-    """Returns the expressions of a statement itself, and not those of statements within it."""
-    for each in ast.iter_child_nodes(node):
-        if isinstance(each, ast.expr):
-            yield each
-        elif not isinstance(each, (ast.stmt, ast.ExceptHandler, ast.match_case)):
-            yield from _expressions(each)
-
-
-def _bodies(node: ast.AST) -> Iterator[ast.stmt]:
-    """Returns the statements within one, in their order: those of handlers and cases, too."""
-    for each in ast.iter_child_nodes(node):
-        if isinstance(each, ast.stmt):
-            yield each
-        elif isinstance(each, (ast.ExceptHandler, ast.match_case)):
-            yield from _bodies(each)
-
-
-def _targets(node: ast.AST) -> list[ast.expr]:
-    """Returns what an assignment of any kind binds; nothing where it is another statement."""
-    if isinstance(node, (ast.Assign, ast.Delete)):
-        return node.targets
-    return [node.target] if isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr)) else []
-
-
 def _loads(node: ast.AST) -> collections.Counter[str]:
     """Returns how often each name is read in a node."""
     return collections.Counter(each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
@@ -318,10 +249,10 @@ class _Counted:
         return next((found for each in body if (found := self._in(each)) is not None), None)
 
     def _depends(self, node: ast.AST | None) -> bool:
-        return node is not None and not self._numbers.isdisjoint(_names_in(node))
+        return node is not None and not self._numbers.isdisjoint(names_in(node))
 
     def _in(self, node: ast.stmt) -> ast.AST | None:
-        for part in _expressions(node):     # of the statement itself: what it binds within them, and steps that are taken there
+        for part in expressions(node):     # of the statement itself: what it binds within them, and steps that are taken there
             for each in ast.walk(part):
                 if isinstance(each, ast.NamedExpr) and self._depends(each.value):
                     self._numbers.add(each.target.id)
@@ -331,27 +262,27 @@ class _Counted:
             return self._in_made(node)
         if isinstance(node, (ast.Assert, ast.Raise)):
             return node if self._depends(getattr(node, "test", None)) else None
-        if self._decides(node) and any(self._has_effect(each, node) for each in _bodies(node)):
+        if self._decides(node) and any(self._has_effect(each, node) for each in bodies(node)):
             return node
         if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and self._depends(node.value) or isinstance(node, ast.Delete):
-            if _changes_part(each for each in _targets(node) if not isinstance(node, ast.Delete) or self._depends(each)):
+            if _changes_part(each for each in targets(node) if not isinstance(node, ast.Delete) or self._depends(each)):
                 return node
             if not isinstance(node, ast.Delete):
-                self._numbers |= {name for each in _targets(node) for name in _names_in(each)}
-        if isinstance(node, ast.Expr) and self._depends(node) and not _is_shown(node) and not (self._is_made and isinstance(node.value, (ast.Yield, ast.YieldFrom))):
+                self._numbers |= {name for each in targets(node) for name in names_in(each)}
+        if isinstance(node, ast.Expr) and self._depends(node) and not is_shown(node) and not (self._is_made and isinstance(node.value, (ast.Yield, ast.YieldFrom))):
             return node
-        return self.in_body(_bodies(node))
+        return self.in_body(bodies(node))
 
     def _in_made(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.AST | None:
         """In a function or class that the loop makes: it reads the number when it is called, and its own names hide those outside."""
         if not self._depends(node):
             return None
-        was, was_made, own = set(self._numbers), self._is_made, _own_names(node)
+        was, was_made, own = set(self._numbers), self._is_made, own_names(node)
         self._numbers, self._is_made = self._numbers - own, not isinstance(node, ast.ClassDef)
         if not isinstance(node, ast.ClassDef):
             given = [*node.args.posonlyargs, *node.args.args]
             pairs = [*zip(reversed(given), reversed(node.args.defaults)), *zip(node.args.kwonlyargs, node.args.kw_defaults)]
-            self._numbers |= {name.arg for name, value in pairs if value is not None and not was.isdisjoint(_names_in(value))}
+            self._numbers |= {name.arg for name, value in pairs if value is not None and not was.isdisjoint(names_in(value))}
         found = self.in_body(node.body)
         gives = isinstance(node, ast.ClassDef) or any(getattr(each, "value", None) is not None for each in ast.walk(node) if isinstance(each, (ast.Return, ast.Yield, ast.YieldFrom)))
         self._numbers, self._is_made = was | (self._numbers - own) | ({node.name} if gives else set()), was_made
@@ -363,17 +294,17 @@ class _Counted:
             return self._depends(node.test)
         if isinstance(node, (ast.For, ast.AsyncFor)):
             if is_one := self._depends(node.iter):
-                self._numbers |= _names_in(node.target)
+                self._numbers |= names_in(node.target)
             return is_one
         if isinstance(node, ast.Match):
             if is_one := self._depends(node.subject):
-                self._numbers |= set[str]().union(*(_captured(case.pattern) for case in node.cases))
+                self._numbers |= set[str]().union(*(captured(case.pattern) for case in node.cases))
             return is_one or any(self._depends(case.guard) or self._depends(case.pattern) for case in node.cases)
         if not isinstance(node, (ast.With, ast.AsyncWith)):
             return False
         mine = [item for item in node.items if self._depends(item.context_expr)]
-        self._numbers |= {name for item in mine if item.optional_vars is not None for name in _names_in(item.optional_vars)}
-        return any(not (isinstance(item.context_expr, ast.Call) and text_of(item.context_expr.func).rpartition(".")[2] in _QUIET) for item in mine)
+        self._numbers |= {name for item in mine if item.optional_vars is not None for name in names_in(item.optional_vars)}
+        return any(not (isinstance(item.context_expr, ast.Call) and text_of(item.context_expr.func).rpartition(".")[2] in QUIET) for item in mine)
 
     def _steps(self, node: ast.AST) -> bool:
         return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("step", "backward") and \
@@ -391,24 +322,14 @@ class _Counted:
             return self._reads[name] > inner[name]
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return is_used(node.name)       # it is not run here
-        bound = [*_targets(node), *(each.target for part in _expressions(node) for each in ast.walk(part) if isinstance(each, ast.NamedExpr))]
-        if any(isinstance(part, ast.Attribute) and not isinstance(part.ctx, ast.Load) for each in bound for part in ast.walk(each)) or any(is_used(name) for each in bound for name in _names_in(each)):
+        bound = [*targets(node), *(each.target for part in expressions(node) for each in ast.walk(part) if isinstance(each, ast.NamedExpr))]
+        if any(isinstance(part, ast.Attribute) and not isinstance(part.ctx, ast.Load) for each in bound for part in ast.walk(each)) or any(is_used(name) for each in bound for name in names_in(each)):
             return True
         if isinstance(node, ast.Expr):
-            made = _awaited(node.value)
-            return isinstance(made, ast.Call) and not _is_shown(node) or isinstance(made, (ast.Yield, ast.YieldFrom)) and not self._is_made
+            made = awaited(node.value)
+            return isinstance(made, ast.Call) and not is_shown(node) or isinstance(made, (ast.Yield, ast.YieldFrom)) and not self._is_made
         is_loop = isinstance(node, (ast.For, ast.AsyncFor, ast.While))
-        return any(self._has_effect(each, within, leaves=leaves and not is_loop) for each in _bodies(node))
-
-
-def _awaited(node: ast.expr) -> ast.expr:
-    return node.value if isinstance(node, ast.Await) else node
-
-
-def _is_shown(node: ast.Expr) -> bool:
-    made = _awaited(node.value)
-    name = text_of(made.func).rpartition(".")[2] if isinstance(made, ast.Call) else ""
-    return name in _SHOWS
+        return any(self._has_effect(each, within, leaves=leaves and not is_loop) for each in bodies(node))
 
 
 def _number_of(loop: ast.For, frame: types.FrameType) -> str:
@@ -461,7 +382,7 @@ def used_in_losses() -> dict[str, Any]:
     loop = loop_of(frame) if frame is not None else None
     if frame is None or loop is None:
         return {}
-    calls = [node for part in loop.body for node in ast.walk(part) if isinstance(node, ast.Call)]
+    calls = [node for part in what_matters(loop.body) for node in ast.walk(part) if isinstance(node, ast.Call)]
     shown = {id(node.value) for part in loop.body for node in ast.walk(part) if isinstance(node, ast.Expr)}
     names = {name for call in calls if id(call) not in shown for node in (call.func, getattr(call.func, "value", None)) if node is not None and (name := text_of(node))}
     return {name: _value(frame, name) for name in sorted(names)}

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from swell._share import says_what_depends
+from swell._syntax import names_that_matter
 
 __all__ = ["Changing", "is_of_a_library"]
 
@@ -95,10 +96,13 @@ def _reached(owners: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
             if not isinstance(function, types.FunctionType) or _is_file_of_a_library(function.__code__.co_filename):     # one in C has no code
                 continue
             of = f" of {function.__name__}()" if not is_part else ""
+            used = names_that_matter(function.__code__)
             for key, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+                if used is not None and key not in used:
+                    continue
                 with suppress(ValueError):      # not bound yet
                     open_.append((key + of, cell.cell_contents, True, not is_part or is_read))
-            open_.extend((key + of, function.__globals__[key], True, not is_part or is_read) for key in function.__code__.co_names if key in function.__globals__)
+            open_.extend((key + of, function.__globals__[key], True, not is_part or is_read) for key in function.__code__.co_names if key in function.__globals__ and (used is None or key in used))
         elif not is_of_a_library(type(thing)) and hasattr(thing, "__dict__"):
             registered = {"_parameters", "_buffers", "_modules"} if isinstance(thing, torch.nn.Module) else set()
             open_.extend((f"{key} of {name}" if is_read else key, each, True, is_read) for key, each in vars(thing).items() if key not in registered)

@@ -14,6 +14,7 @@ from swell._share import function_of, says_what_depends
 __all__ = ["Logged"]
 
 _NAMED = 3
+_OF_GRADIENTS = ("on_after_backward", "on_before_zero_grad", "on_before_optimizer_step", "configure_gradient_clipping", "optimizer_step")      # which are those of all workers there
 _OF_SAMPLES = {"max": ("Max", "Amax"), "min": ("Min", "Amin"), "sum": ("Sum",)}     # how a value is made that is the same reduction of a share
 
 
@@ -33,8 +34,10 @@ class Logged:
             object.__setattr__(module, "log", noted)
 
     def _note(self, name: str, value: Any, reduce_fx: Any = "mean", sync_dist: bool = False, rank_zero_only: bool = False, **_: Any) -> None:
-        if rank_zero_only or not isinstance(value, (float, torch.Tensor)) or float(value) in self._rates:
+        if rank_zero_only or not isinstance(value, (float, torch.Tensor)) or float(value) in self._rates or self._module._current_fx_name in _OF_GRADIENTS:
             return      # a metric knows its workers; a number of Python's that is whole counts something else than samples
+        if isinstance(value, float) and not any(getattr(each, "monitor", None) in (name, f"{name}_step", f"{name}_epoch") for each in self._module.trainer.callbacks):
+            return      # perhaps a time, or a weight that a schedule has; by one that is monitored the training may end, or a model be the best
         if not sync_dist:
             self._alone[name] = None
             return
