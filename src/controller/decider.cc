@@ -201,9 +201,14 @@ void Decider::apply(const policy::Decisions& decisions, const policy::ClusterVie
   std::map<JobId, std::vector<policy::Grant>> by_job;
   for (const policy::Grant& each : decisions.grants) by_job[each.job].push_back(each);
   // Each job was given the whole room under a limit that it shares with others.
-  Quotas quotas(loop_.config, loop_.snapshot, loop_.jobs, loop_.book.outstanding());
+  const std::vector<LiveGrant> outstanding = loop_.book.outstanding();
+  Quotas quotas(loop_.config, loop_.snapshot, loop_.jobs, outstanding);
+  LimitsByPartition by_partition(loop_.snapshot, loop_.jobs, outstanding);
   for (auto& [id, grants] : by_job) {
-    if (!fit_to_partition(id, grants, view)) plans.erase(id);
+    const slurm::JobRecord* record = loop_.record_of(id);
+    if (record == nullptr) continue;
+    PartitionLimits& limits = by_partition.of(companion_partition(*record, loop_.config));
+    if (!fit_to_partition(id, grants, view, limits)) plans.erase(id);
     if (const auto job = loop_.jobs.find(id);
         job != loop_.jobs.end() &&
         grants.size() > static_cast<std::size_t>(job->second.limits.companion_slots())) {
@@ -214,9 +219,13 @@ void Decider::apply(const policy::Decisions& decisions, const policy::ClusterVie
     if (grants.empty()) continue;
     int gpus = 0;
     for (const policy::Grant& each : grants) gpus += each.lent.gpus;
-    if (!quotas.take(id, gpus)) loop_.decision.ask();
-    else if (const auto job = loop_.jobs.find(id); job != loop_.jobs.end())
+    if (!quotas.take(id, gpus)) {
+      loop_.decision.ask();
+    } else if (const auto job = loop_.jobs.find(id); job != loop_.jobs.end()) {
       grant(job->second, grants, plans[id], view, now);
+      for (const policy::Grant& each : grants)
+        limits.take(view.nodes[static_cast<std::size_t>(each.node)].name, each.lent.cpus);
+    }
   }
   for (const policy::ElasticJobView& seen : view.jobs)
     if (seen.may_replan && !shrinks.contains(seen.id) && !by_job.contains(seen.id))
@@ -227,13 +236,11 @@ void Decider::apply(const policy::Decisions& decisions, const policy::ClusterVie
 /// Cuts the grants of one job to what its partition's limits let companions have. Returns whether a
 /// plan for them still holds: not for fewer GPUs, nor for companions that cannot open each other's.
 bool Decider::fit_to_partition(JobId id, std::vector<policy::Grant>& grants,
-                               const policy::ClusterView& view) const {
-  const slurm::JobRecord* record = loop_.record_of(id);
+                               const policy::ClusterView& view,
+                               const PartitionLimits& limits) const {
   const auto seen = std::find_if(view.jobs.begin(), view.jobs.end(),
                                  [&](const auto& each) { return each.id == id; });
-  if (record == nullptr || seen == view.jobs.end() || seen->per_worker.gpus < 1) return true;
-  const PartitionLimits limits(loop_.snapshot, companion_partition(*record, loop_.config));
-  if (!limits.any()) return true;
+  if (seen == view.jobs.end() || seen->per_worker.gpus < 1 || !limits.any()) return true;
   std::vector<policy::Grant> fit = limits.cut(grants, seen->per_worker, view);
   if (fit == grants) return true;
   const auto gpus_in = [](const std::vector<policy::Grant>& all) {

@@ -10,6 +10,7 @@
 
 #include "controller/cluster_views.h"
 #include "controller/loop_state.h"
+#include "controller/partition_limits.h"
 #include "controller/planning.h"
 #include "controller/reclaimer.h"
 #include "controller/scale_keeper.h"
@@ -60,7 +61,7 @@ class Decider {
   void watch_deadlines(const std::vector<policy::DeadlineState>& states,
                        const policy::ClusterView& view);
   bool fit_to_partition(JobId id, std::vector<policy::Grant>& grants,
-                        const policy::ClusterView& view) const;
+                        const policy::ClusterView& view, const PartitionLimits& limits) const;
   Planned plan_for(ElasticJob& job, const plan::Layout& layout, const policy::ClusterView& view);
   void grant(ElasticJob& job, const std::vector<policy::Grant>& grants, const Planned& plan,
              const policy::ClusterView& view, double now);

@@ -43,6 +43,10 @@ int PartitionLimits::workers_on(const std::string& node, const policy::Resources
   return std::max(left, 0) / std::max(worker.cpus, 1);
 }
 
+void PartitionLimits::take(const std::string& node, int cpus) {
+  if (any() && limited_->max_cpus_per_node > 0) cpus_used_[node] += cpus;
+}
+
 std::vector<policy::Grant> PartitionLimits::cut(const std::vector<policy::Grant>& grants,
                                                 const policy::Resources& worker,
                                                 const policy::ClusterView& view) const {
@@ -78,6 +82,18 @@ std::string PartitionLimits::why_none_on(const std::string& node,
     return fmt::format("MaxCPUsPerNode={} of partition {} leaves less than the {} of a worker",
                        limited_->max_cpus_per_node, name, count_of(worker.cpus, "CPU"));
   return {};
+}
+
+PartitionLimits& LimitsByPartition::of(const std::string& partition) {
+  const auto [found, is_new] = limits_.try_emplace(partition, snapshot_, partition);
+  if (is_new)
+    for (const LiveGrant& grant : outstanding_) {
+      const auto job = jobs_.find(grant.parent);
+      if (grant.offer.partition == partition &&
+          (job == jobs_.end() || !job->second.companions.has_grant(grant.offer.nonce)))
+        found->second.take(grant.offer.node, grant.offer.cpus);
+    }
+  return found->second;
 }
 
 }  // namespace swell::controller

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "controller/elastic_job.h"
+#include "controller/grant_book.h"
 #include "core/policy/policy.h"
 #include "slurm/records.h"
 
@@ -32,6 +34,8 @@ class PartitionLimits {
   std::vector<policy::Grant> cut(const std::vector<policy::Grant>& grants,
                                  const policy::Resources& worker,
                                  const policy::ClusterView& view) const;
+  /// Counts the CPUs of a companion that will run on the node as used there.
+  void take(const std::string& node, int cpus);
 
  private:
   bool exceeds_memory_of_cpus(const policy::Resources& worker) const;
@@ -39,6 +43,24 @@ class PartitionLimits {
   const slurm::PartitionRecord* limited_ = nullptr;
   slurm::MemoryLimit memory_;
   std::map<std::string, int> cpus_used_;  ///< by jobs of the partition, where MaxCPUsPerNode is set
+};
+
+/// The limits of the partitions in one snapshot, each read when it is first asked for. Offers that
+/// Slurm's records do not show yet count as taken.
+class LimitsByPartition {
+ public:
+  /// All must outlive this.
+  LimitsByPartition(const slurm::Snapshot& snapshot, const JobTable& jobs,
+                    const std::vector<LiveGrant>& outstanding)
+      : snapshot_(snapshot), jobs_(jobs), outstanding_(outstanding) {}
+
+  PartitionLimits& of(const std::string& partition);
+
+ private:
+  const slurm::Snapshot& snapshot_;
+  const JobTable& jobs_;
+  const std::vector<LiveGrant>& outstanding_;
+  std::map<std::string, PartitionLimits> limits_;
 };
 
 }  // namespace swell::controller

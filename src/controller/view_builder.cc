@@ -47,6 +47,7 @@ class Builder {
         outstanding_(outstanding),
         config_(config),
         quotas_(config, snapshot, jobs, outstanding),
+        limits_(snapshot, jobs, outstanding),
         now_(now) {
     view_.positions.fabric = std::move(fabric);
     view_.machines = std::move(machines);
@@ -368,8 +369,8 @@ class Builder {
   }
 
   /// Excludes nodes on which limits of the partition let no companion run.
-  void exclude_limited(const slurm::JobRecord& record, policy::ElasticJobView& view) const {
-    const PartitionLimits limits(snapshot_, companion_partition(record, config_));
+  void exclude_limited(const slurm::JobRecord& record, policy::ElasticJobView& view) {
+    const PartitionLimits& limits = limits_.of(companion_partition(record, config_));
     if (!limits.any()) return;
     for (const NodeIndex node : view_.partitions[static_cast<std::size_t>(view.partition)])
       if (!limits.why_none_on(view_.nodes[static_cast<std::size_t>(node)].name, view.per_worker)
@@ -503,6 +504,7 @@ class Builder {
   const std::vector<LiveGrant>& outstanding_;
   const Config& config_;
   Quotas quotas_;
+  LimitsByPartition limits_;
   double now_;
   int gpus_ = 0;  ///< of all nodes, usable or not
   policy::ClusterView view_;

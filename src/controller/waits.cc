@@ -212,7 +212,8 @@ std::string where_it_ends_soon(const ElasticJob& job, const slurm::JobRecord& re
 /// companion run; empty: there are none.
 std::string where_limits_forbid(const slurm::JobRecord& record, const policy::ElasticJobView& seen,
                                 const Waiting& waiting) {
-  const PartitionLimits limits(waiting.snapshot, companion_partition(record, waiting.config));
+  LimitsByPartition by_partition(waiting.snapshot, waiting.jobs, waiting.outstanding);
+  const PartitionLimits& limits = by_partition.of(companion_partition(record, waiting.config));
   if (!limits.any()) return {};
   std::string first, limit;
   std::size_t nodes = 0;

@@ -56,7 +56,25 @@ check 'companions keep to MaxMemPerNode of their partition: several smaller ones
 clear_queue
 check 'they keep to MaxCPUsPerNode' keeps_to MaxCPUsPerNode=48 8
 clear_queue
+both_keep_to() { # LIMIT LENT: two jobs on node1 are lent so much together
+  local before first
+  before=$(refusals)
+  limits_are "$1" && lends_nothing && submit --elastic=max=12,grace=5 --gres=gpu:1 -w node1 && first=$job && submit --elastic=max=12,grace=5 --gres=gpu:1 -w node1 &&
+    within 30 workers_run "$first" 1 && within 30 workers_run "$job" 1 && swell drain --undo && within 60 lent_together "$2" && goes_on "$first" && goes_on "$job" &&
+    lent_together "$2" && [[ $(refusals) == "$before" ]] && return
+  swell drain --undo
+  swell why "$job"
+  grep grant-refused "$events" | tail -n 3
+  return 1
+}
+lent_together() { (($(lent "$first") + $(lent "$job") == $1)); }
+check 'two jobs share what MaxCPUsPerNode leaves' both_keep_to MaxCPUsPerNode=48 7
+clear_queue
 check 'MaxMemPerNode below a worker lends nothing, and swell why names it' lends_nothing_by MaxMemPerNode=9000 'MaxMemPerNode=9000 of partition train is below the 16000 MiB of a worker' MinNodes=1 -w node1
+clear_queue
+check 'so does MaxMemPerCPU' lends_nothing_by MaxMemPerCPU=900 'MaxMemPerCPU=900 of partition train is too low for 16000 MiB with 16 CPUs' MinNodes=1 -w node1
+clear_queue
+check 'so does MinNodes' lends_nothing_by MinNodes=2 'MinNodes=2 of partition train lets no job of one node run' MinNodes=1 -w node1
 clear_queue
 limits_are MinNodes=1
 clear_queue

@@ -4,11 +4,12 @@
 #include <criterion/criterion.h>
 #include <limits>
 
-#include "unit/controller/fakes.h"
+#include "unit/controller/world.h"
 
 using namespace swell;
 using namespace swell::controller;
 using swell::test::FakeSlurm;
+using swell::test::World;
 
 namespace {
 
@@ -85,4 +86,40 @@ Test(partition_limits, MinNodes_of_several_lets_no_companion_run) {
   cr_assert_eq(limits_of(slurm).workers_of_one(kWorker), 0);
   cr_assert_neq(limits_of(slurm).why_none_on("node2", kWorker).find("MinNodes=2"),
                 std::string::npos);
+}
+
+Test(partition_limits, one_decision_gives_the_CPUs_of_a_node_once) {
+  World world;
+  slurm::PartitionRecord& train = world.slurm.now.partitions.front();
+  train.nodes = {"node1"};
+  train.max_cpus_per_node = 40;  // 32 are used by both jobs: one worker more has a place
+  world.slurm.run_elastic(10, "node1", 2);
+  world.slurm.run_elastic(11, "node1", 2).gpus.front().gpus.indices = "2-3";
+  for (const JobId job : {10u, 11u}) world.server.says(job, swell::test::hello_of(job, 2));
+  world.step();
+  int offered = 0;
+  for (const LiveGrant& grant : world.book.outstanding()) offered += grant.offer.cpus;
+  cr_assert_eq(offered, 8, "%d", offered);
+}
+
+Test(partition_limits, offers_that_stand_count_as_taken) {
+  FakeSlurm slurm(1);
+  slurm.now.partitions.front().max_cpus_per_node = 24;
+  JobTable jobs;
+  jobs[7];
+  LiveGrant grant;
+  grant.parent = 7;
+  grant.offer.nonce = "n";
+  grant.offer.node = "node1";
+  grant.offer.partition = "train";
+  grant.offer.cpus = 8;
+  LiveGrant elsewhere = grant;
+  elsewhere.offer.partition = "other";
+  const std::vector<LiveGrant> standing = {grant, elsewhere};
+  LimitsByPartition by_partition(slurm.now, jobs, standing);
+  PartitionLimits& limits = by_partition.of("train");
+  cr_assert_eq(limits.workers_on("node1", kWorker), 2);
+  limits.take("node1", 8);
+  cr_assert_eq(by_partition.of("train").workers_on("node1", kWorker), 1);
+  cr_assert_not(by_partition.of("other").any());
 }
