@@ -56,15 +56,16 @@ std::string by_back_off(const ElasticJob& job, double now) {
 
 std::string by_profile_wait(const ElasticJob& job, const Config& config, double now) {
   const std::int64_t steps = job.agent_words.steps_here();
-  const std::string made =
-      steps == 0 ? "has made no step yet"
-      : steps < policy::kProfileSteps
-          ? fmt::format("has made {} of {} steps", steps, policy::kProfileSteps)
-          : "may still report a profile";
+  const std::string measured =
+      steps < policy::kProfileSteps
+          ? fmt::format(
+                "its first {} steps are measured before it is lent GPUs, and it has made {}",
+                policy::kProfileSteps,
+                steps == 0 ? std::string("none yet") : fmt::format("{} of them", steps))
+          : fmt::format("it has made its first {} steps, and may still report how fast they were",
+                        policy::kProfileSteps);
   return fmt::format(
-      "its program {}, after which it is lent GPUs by its profile; it waits for {} more at most "
-      "(ProfileWait)",
-      made,
+      "{}; Swell waits for {} more at most (ProfileWait)", measured,
       seconds(policy::profile_wait_left(now - job.agent.since(), steps, config.profile_wait_s)));
 }
 

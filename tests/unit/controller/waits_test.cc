@@ -226,24 +226,24 @@ const Case kCases[] = {
      },
      "no GPU that it could use is idle"},
     {"ProfileWait", [](Waiter& w) { w.start("max=8,mode=live"); },
-     "its program has made no step yet, after which it is lent GPUs by its profile; it waits for 119 s "
-     "more at most (ProfileWait)"},
+     "its first 20 steps are measured before it is lent GPUs, and it has made none yet; Swell waits "
+     "for 119 s more at most (ProfileWait)"},
     {"ProfileWait, in the first steps",
      [](Waiter& w) {
        w.start("max=8,mode=live");
        w.steps(100);
        w.steps(118);
      },
-     "its program has made 19 of 20 steps, after which it is lent GPUs by its profile; it waits for "
-     "597 s more at most (ProfileWait)"},
+     "its first 20 steps are measured before it is lent GPUs, and it has made 19 of them; Swell waits "
+     "for 597 s more at most (ProfileWait)"},
     {"ProfileWait, after fast steps",
      [](Waiter& w) {
        w.start("max=8,mode=live");
        w.steps(1);
        w.steps(40);
      },
-     "its program may still report a profile, after which it is lent GPUs by its profile; it waits "
-     "for 7 s more at most (ProfileWait)"},
+     "it has made its first 20 steps, and may still report how fast they were; Swell waits for 7 s "
+     "more at most (ProfileWait)"},
     {"the end of ProfileWait",
      [](Waiter& w) {
        w.alone("max=8,mode=live");
