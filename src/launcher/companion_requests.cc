@@ -74,10 +74,13 @@ bool CompanionRequests::salloc_ended(Request& request, std::size_t offer,
   }
   result.job = job;
   // Only now can Slurm tell which GPUs they are.
-  return begin_look(request, {offer, LookBy::details});
+  if (begin_look(request, {offer, LookBy::details})) return true;
+  give_up(request.offers[offer].name, result, "nothing could look in time at what Slurm granted");
+  return false;
 }
 
 bool CompanionRequests::begin_look(Request& request, const Look& look) {
+  if (request.is_over) return false;
   const JobId job = request.results[look.offer].job;
   Command command = {"scontrol", "show", "job", std::to_string(job)};
   if (look.by == LookBy::details) command.insert(command.begin() + 1, "-d");
@@ -91,6 +94,10 @@ bool CompanionRequests::look_ended(Request& request, const Look& look,
                                    const ProcessRunner::Ended& ended) {
   Granted& result = request.results[look.offer];
   const control::Offer& offered = request.offers[look.offer];
+  if (request.is_over && ended.exit.status() != 0) {
+    give_up(offered.name, result, "Slurm did not tell in time what it has granted");
+    return false;
+  }
   if (look.by == LookBy::details && ended.exit.status() != 0)
     return begin_look(request, {look.offer, LookBy::summary});
   if (look.by != LookBy::step)
@@ -117,7 +124,8 @@ bool CompanionRequests::look_ended(Request& request, const Look& look,
 
 /// Asks Slurm which network cards are near the companion's GPUs, if this is needed.
 bool CompanionRequests::describe_node(Request& request, const control::Offer& offered) {
-  if (!settings_.wants_ports || descriptions_.contains(offered.node)) return false;
+  if (request.is_over || !settings_.wants_ports || descriptions_.contains(offered.node))
+    return false;
   const auto pid = runner_.start({"scontrol", "show", "node", offered.node},
                                  outside_environment(environ), {.capture = true});
   if (pid) request.node_shows.insert(*pid);
@@ -149,6 +157,7 @@ void CompanionRequests::expire(double now) {
     Request& request = requests_[index];
     if (request.open == 0 || now < request.expires) continue;
     request.expires = now + 5;
+    request.is_over = true;
     for (const pid_t pid : request.node_shows) runner_.signal(pid, SIGKILL);
     for (const auto& [pid, look] : request.looks) runner_.signal(pid, SIGKILL);
     for (auto each = request.sallocs.begin(); each != request.sallocs.end();) {

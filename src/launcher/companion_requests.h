@@ -39,7 +39,7 @@ class CompanionRequests {
   bool take(const ProcessRunner::Ended& ended);
   /// Returns when expire() is due; nullopt: no request is open.
   std::optional<double> deadline() const;
-  /// Ends the requests that have expired. A companion that Slurm has granted may take kProlog_s
+  /// Ends the requests that have expired, and begins no look for them. A companion that Slurm has granted may take kProlog_s
   /// longer while its node runs the Prolog.
   void expire(double now);
   /// Kills every salloc, at the end of the run.
@@ -67,6 +67,7 @@ class CompanionRequests {
     std::map<pid_t, Look> looks;
     std::set<pid_t> node_shows;
     bool is_slow = false;         ///< its node still runs the Prolog
+    bool is_over = false;         ///< its time has passed: nothing more is begun
     std::set<std::size_t> moved;  ///< offers that became slow requests of their own
   };
   /// Each returns whether it started another process for the offer.

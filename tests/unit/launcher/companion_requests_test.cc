@@ -156,6 +156,34 @@ Test(companion_requests, an_offer_that_slurm_does_not_grant_in_time_is_given_up)
   cr_assert_eq(trial.done.at(0).at(0).job, 0u);
 }
 
+Test(companion_requests, a_look_that_hangs_is_the_last_and_its_companion_goes_back) {
+  for (const bool hangs_at_once : {true, false}) {
+    Trial trial;
+    trial.begin({offer("swell-5")}, 10);
+    pid_t look = trial.grant(100, "7");
+    if (!hangs_at_once) {
+      cr_assert(trial.requests.take(FakeRunner::ended(look, 139)));
+      look = trial.runner.last().pid;
+    }
+    trial.requests.expire(10);
+    cr_assert(trial.runner.signals == (std::vector<std::pair<pid_t, int>>{{look, SIGKILL}}));
+    cr_assert(trial.requests.take(FakeRunner::ended(look, 137)));
+    cr_assert_eq(trial.runner.last().command.front(), "scancel");
+    cr_assert_eq(trial.done.at(0).at(0).job, 0u);
+    cr_assert_neq(trial.done[0][0].reason.find("in time"), std::string::npos);
+    cr_assert_not(trial.requests.deadline().has_value());
+  }
+}
+
+Test(companion_requests, a_grant_that_comes_too_late_goes_back_without_a_look) {
+  Trial trial;
+  trial.begin({offer("swell-5")}, 10);
+  trial.requests.expire(10);
+  cr_assert(trial.requests.take(FakeRunner::ended(100, 0, "salloc: Granted job allocation 7\n")));
+  cr_assert_eq(trial.runner.last().command.front(), "scancel");
+  cr_assert_eq(trial.done.at(0).at(0).job, 0u);
+}
+
 Test(companion_requests, a_grant_whose_node_runs_its_prolog_keeps_no_other_waiting) {
   Trial trial;
   trial.begin({offer("swell-5"), offer("swell-6", "node3")}, 10);
