@@ -28,6 +28,7 @@ fix() {
     printf 'fix: %s\n' "$line"
     case $line in
       'systemctl restart slurmctld'*) "$cluster" restart-ctld ;;
+      'in slurm.conf: take nodes out of PrivateData') sed -i '/^PrivateData=/s/nodes,//' "$SLURM_CONF" ;;
       'in slurm.conf: '*) line=${line#in slurm.conf: } && set_conf "${line%% *}" ;;
       'in slurm.conf, on the line '* | 'use ExpansionQOS'*) ;;
       *) eval "$line" ;;
@@ -65,6 +66,7 @@ check 'the partition does not take the QOS' breaks_and_fixes FAULT 'QOS of train
 check 'InactiveLimit is set' breaks_and_fixes warn InactiveLimit 'set_conf InactiveLimit=600 && scontrol reconfigure'
 check 'no signal on preemption' breaks_and_fixes warn 'preemption signal' \
   "set_conf SlurmctldParameters=idle_on_node_suspend && scontrol reconfigure"
+check 'users may not see nodes' breaks_and_fixes warn PrivateData 'set_conf PrivateData=nodes,usage && scontrol reconfigure'
 check 'another scheduler' breaks_and_fixes FAULT SchedulerType \
   "sed -i 's|^PluginDir=[^:]*/swell/shadow:|PluginDir=|' $SLURM_CONF && $cluster restart-ctld"
 check 'a scheduler that refuses heterogeneous jobs' breaks_and_fixes warn SchedulerType \
