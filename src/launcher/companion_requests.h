@@ -39,8 +39,8 @@ class CompanionRequests {
   bool take(const ProcessRunner::Ended& ended);
   /// Returns when expire() is due; nullopt: no request is open.
   std::optional<double> deadline() const;
-  /// Ends the requests that have expired, and begins no look for them. A companion that Slurm has granted may take kProlog_s
-  /// longer while its node runs the Prolog.
+  /// Ends the requests that have expired, and begins no look for them. A companion that Slurm has
+  /// granted may take kProlog_s longer while its node runs the Prolog.
   void expire(double now);
   /// Kills every salloc, at the end of the run.
   void kill() const;
