@@ -44,7 +44,7 @@ GpuQueue::GpuQueue(const slurm::Snapshot& snapshot, bool all_pending, slurm::Job
     : nodes_(std::make_unique<Nodes>()) {
   std::map<std::string_view, std::size_t> index;
   for (const slurm::NodeRecord& node : snapshot.nodes) {
-    if (!node.starts_jobs() || node.gpus.size() != 1 || node.gpus.front().count <= 0) continue;
+    if (!node.usable || node.gpus.size() != 1 || node.gpus.front().count <= 0) continue;
     slurm::NodeRecord& kept = nodes_->records.emplace_back();
     kept.name = node.name;
     kept.gpus = node.gpus;

@@ -11,7 +11,7 @@ std::shared_ptr<const cluster::Cluster> Machines::update(
     const std::shared_ptr<const cluster::Fabric>& fabric) {
   std::vector<int> usable;
   for (std::size_t i = 0; i < nodes.size(); ++i)
-    if (nodes[i].starts_jobs()) usable.push_back(static_cast<int>(i));
+    if (nodes[i].usable) usable.push_back(static_cast<int>(i));
   if (fabric == nullptr || usable.empty()) return nullptr;
   if (known_ != nullptr && fabric == fabric_ && usable == usable_) return known_;
   auto made = fabric->to_cluster_of(usable);

@@ -91,7 +91,7 @@ class Builder {
     for (const slurm::NodeRecord& node : snapshot_.nodes) {
       ++place;
       for (const slurm::GpuRequest& each : node.gpus) gpus_ += each.count;
-      if (!node.starts_jobs()) continue;
+      if (!node.usable) continue;
       policy::NodeView view;
       view.name = node.name;
       // A node with several types shows no GPUs: which ones a job got is not told by a count.
@@ -103,8 +103,7 @@ class Builder {
       view.total.memory_mib = node.memory_mib;
       view.free = {view.total.gpus, node.cpus - node.cpus_used,
                    node.memory_mib - node.memory_used_mib};
-      // Slurm starts pending jobs there by itself; nobody powers a node up to lend it.
-      view.settling = node.completing || node.powered_down;
+      view.settling = node.completing;
       if (view.total.gpus > 0 && view.total.gpus <= cluster::kMaxGpusPerNode)
         view.free_gpus = lowest(~plan::GpuMask{0}, view.total.gpus);
       view_.nodes.push_back(std::move(view));

@@ -248,31 +248,6 @@ std::string where_it_may_not_share(const policy::ElasticJobView& seen, const Wai
       first, and_others(nodes));
 }
 
-/// Nodes of its partition that are powered down, with GPUs that the job could use.
-std::string where_powered_down(const slurm::JobRecord& record, const policy::ElasticJobView& seen,
-                               const Waiting& waiting) {
-  const auto partition = std::find_if(
-      waiting.snapshot.partitions.begin(), waiting.snapshot.partitions.end(),
-      [&](const slurm::PartitionRecord& each) { return each.name == record.partition; });
-  if (partition == waiting.snapshot.partitions.end()) return {};
-  const std::set<std::string_view> nodes(partition->nodes.begin(), partition->nodes.end());
-  std::string first;
-  std::size_t count = 0;
-  for (const slurm::NodeRecord& node : waiting.snapshot.nodes) {
-    const auto is_used = [&](const slurm::GpuRequest& gpus) {
-      return seen.gpu_types.empty() || std::find(seen.gpu_types.begin(), seen.gpu_types.end(),
-                                                 gpus.type) != seen.gpu_types.end();
-    };
-    if (!node.powered_down || !nodes.contains(node.name) ||
-        std::none_of(node.gpus.begin(), node.gpus.end(), is_used))
-      continue;
-    if (count++ == 0) first = node.name;
-  }
-  if (count == 0) return {};
-  return fmt::format("{}{} {} powered down: Slurm powers nodes up for jobs, not for lending", first,
-                     and_others(count), count > 1 ? "are" : "is");
-}
-
 /// Nodes with idle GPUs on which companions have failed.
 std::string where_companions_failed(const ElasticJob& job, const policy::ElasticJobView& seen,
                                     const Waiting& waiting) {
@@ -414,7 +389,7 @@ std::string waits_for(const ElasticJob& job, const Waiting& waiting) {
   for (const std::string& more :
        {on_mixed_nodes(*record, *seen, waiting), where_it_ends_soon(job, *record, *seen, waiting),
         where_limits_forbid(*record, *seen, waiting), where_it_may_not_share(*seen, waiting),
-        where_companions_failed(job, *seen, waiting), where_powered_down(*record, *seen, waiting)})
+        where_companions_failed(job, *seen, waiting)})
     if (!more.empty()) why += "; " + more;
   return why;
 }

@@ -252,10 +252,9 @@ NodeRecord convert(node_info_t& info) {
   constexpr std::uint32_t unusable =
       draining | NODE_STATE_NO_RESPOND | NODE_STATE_POWERED_DOWN | NODE_STATE_POWERING_UP |
       NODE_STATE_MAINT | NODE_STATE_POWERING_DOWN | NODE_STATE_INVALID_REG | NODE_STATE_RES;
-  const bool is_up =
-      base == NODE_STATE_IDLE || base == NODE_STATE_ALLOCATED || base == NODE_STATE_MIXED;
-  node.usable = is_up && (info.node_state & unusable) == 0;
-  node.powered_down = is_up && (info.node_state & unusable) == NODE_STATE_POWERED_DOWN;
+  node.usable =
+      (base == NODE_STATE_IDLE || base == NODE_STATE_ALLOCATED || base == NODE_STATE_MIXED) &&
+      (info.node_state & unusable) == 0;
   node.completing = (info.node_state & NODE_STATE_COMPLETING) != 0;
   node.draining = (info.node_state & draining) != 0;
   for (GpuRequest& gpus : parse_gpus(text(info.gres)))

@@ -88,10 +88,9 @@ struct JobRecord {
 
 struct NodeRecord {
   std::string name;
-  bool usable = false;        ///< up, answering, not drained, not reserved, not powered down
-  bool completing = false;    ///< a job is just ending on it: Slurm starts nothing there until then
-  bool draining = false;      ///< must not run more jobs: drained, failing, or to be rebooted
-  bool powered_down = false;  ///< usable but for that: Slurm powers it up for a job
+  bool usable = false;      ///< up, answering, not drained, not reserved, not powered down
+  bool completing = false;  ///< a job is just ending on it: Slurm starts nothing there until then
+  bool draining = false;    ///< must not run more jobs: drained, failing, or to be rebooted
   std::vector<GpuRequest> gpus;  ///< configured GPUs, one entry for each type
   int cpus = 0, cpus_used = 0;
   std::int64_t memory_mib = 0, memory_used_mib = 0;
@@ -100,9 +99,6 @@ struct NodeRecord {
   std::string address;       ///< NodeAddr
   std::string extra;  ///< Extra: text of several tools, including Swell's description of the node
   bool registered = true;  ///< since slurmctld started; true if Slurm manages the node's power
-
-  /// Returns whether Slurm starts jobs on it, at once or once it has powered it up.
-  bool starts_jobs() const noexcept { return usable || powered_down; }
 };
 
 /// MaxMemPerNode of a job, or MaxMemPerCPU.

@@ -79,21 +79,4 @@ clear_queue
 limits_are MinNodes=1
 clear_queue
 
-# Nodes that Slurm powers down, and up again when it starts a job there; between two rounds of its scheduler jobs wait (defer).
-reclaims() { grep -c '"event":"reclaim"' "$events"; }
-nodes_are() { [[ $(sinfo -h -N -n "$2" -o %T | sort -u) == "$1" ]]; }
-powered_down() {
-  local each before
-  for each in SuspendProgram=/bin/true ResumeProgram=/bin/true SuspendTimeout=1 ResumeTimeout=240; do sed -i "1i $each" "$SLURM_CONF" || return; done
-  sed -i '/^SchedulerParameters=/d; 1i SchedulerParameters=defer,sched_interval=6,bf_interval=5' "$SLURM_CONF" && restart_with SuspendTime=100000 || return
-  "$cluster" kill-slurmd node2 && "$cluster" kill-slurmd node3 && scontrol update nodename=node[2-3] state=power_down && within 60 nodes_are 'idle~' node[2-3] || { sinfo -N; return 1; }
-  submit --elastic=max=8,grace=5 --gres=gpu:1 -w node1 && within 60 grown "$job" 4 && within 20 names 'node2 and 1 more nodes are powered down: Slurm powers nodes up for jobs, not for lending' || return
-  before=$(reclaims)
-  rigid --gres=gpu:4 -N 1 && within 30 in_state "$rigid_job" CONFIGURING && [[ $(reclaims) == "$before" ]] && is_lent "$job" 3 || { squeue; tail -n 3 "$events"; return 1; }
-  each=$(squeue -h -j "$rigid_job" -o %N) && "$cluster" start-slurmd "$each" && within 60 nodes_are allocated "$each" || { sinfo -N; return 1; }
-  scancel "$rigid_job" && within 60 grown "$job" 8 && goes_on "$job" && [[ $(reclaims) == "$before" ]]
-}
-check 'nodes that are powered down are not lent, and a job that Slurm starts there takes nothing back; once they are up they are lent' powered_down
-clear_queue
-
 finish_tests

@@ -302,18 +302,3 @@ Test(returns, a_companion_that_ends_with_its_job_stays_until_then) {
   world.step();
   cr_assert_not(world.companion().is_leaving());
 }
-
-Test(returns, nothing_goes_back_for_a_pending_job_for_which_slurm_powers_a_node_up) {
-  Lent world;
-  world.slurm.end(53);
-  world.node(3).usable = false;
-  world.node(3).powered_down = true;
-  world.step(11);
-  cr_assert_eq(world.server.count<control::Grow>(), 1u, "nobody powers a node up to lend it");
-  world.slurm.wait(90, 8);
-  world.step();
-  cr_assert_not(world.companion().is_leaving());
-  world.slurm.wait(91, 8);
-  world.step();
-  cr_assert(world.companion().is_leaving(), "only one of both has a place there");
-}

@@ -291,16 +291,6 @@ const Case kCases[] = {
        w.step();
      },
      "no GPU that it could use is idle"},
-    {"powered down",
-     [](Waiter& w) {
-       w.alone();
-       w.slurm.end(52);
-       w.slurm.now.nodes[1].usable = false;
-       w.slurm.now.nodes[1].powered_down = true;
-       w.step();
-     },
-     "no GPU that it could use is idle; node2 is powered down: Slurm powers nodes up for jobs, not for "
-     "lending"},
     {"too few for a step",
      [](Waiter& w) {
        w.fill();

@@ -95,23 +95,6 @@ Test(convert, a_node_that_is_to_be_empty_drains_and_is_not_lent) {
   }
 }
 
-Test(convert, a_node_that_is_powered_down_starts_jobs_unless_something_else_forbids_it) {
-  const auto converted = [](std::uint32_t state) {
-    node_info_t node{};
-    node.node_state = NODE_STATE_IDLE | state;
-    return convert(node);
-  };
-  for (const std::uint32_t cloud : std::initializer_list<std::uint32_t>{0, NODE_STATE_CLOUD}) {
-    const NodeRecord node = converted(NODE_STATE_POWERED_DOWN | cloud);
-    cr_assert(node.powered_down && node.starts_jobs() && !node.usable);
-  }
-  for (const std::uint32_t other : {NODE_STATE_DRAIN, NODE_STATE_POWERING_DOWN, NODE_STATE_MAINT,
-                                    NODE_STATE_RES, NODE_STATE_POWERING_UP}) {
-    cr_assert_not(converted(NODE_STATE_POWERED_DOWN | other).starts_jobs(), "%x", other);
-    cr_assert_not(converted(other).powered_down, "%x", other);
-  }
-}
-
 Test(convert, nodes_that_are_not_shared_are_known_by_their_jobs_and_partitions) {
   job_info_t info = {};
   char label[] = "secret";
