@@ -98,8 +98,11 @@ bool CompanionRequests::look_ended(Request& request, const Look& look,
     give_up(offered.name, result, "Slurm did not tell in time what it has granted");
     return false;
   }
-  if (look.by == LookBy::details && ended.exit.status() != 0)
-    return begin_look(request, {look.offer, LookBy::summary});
+  if (look.by == LookBy::details && ended.exit.status() != 0) {
+    if (begin_look(request, {look.offer, LookBy::summary})) return true;
+    give_up(offered.name, result, "nothing could look in time at what Slurm granted");
+    return false;
+  }
   if (look.by != LookBy::step)
     if (const Result<void> good = check_companion(ended.output, result.job, settings_.job, offered);
         !good) {
@@ -157,9 +160,11 @@ void CompanionRequests::expire(double now) {
     Request& request = requests_[index];
     if (request.open == 0 || now < request.expires) continue;
     request.expires = now + 5;
-    request.is_over = true;
-    for (const pid_t pid : request.node_shows) runner_.signal(pid, SIGKILL);
-    for (const auto& [pid, look] : request.looks) runner_.signal(pid, SIGKILL);
+    // A look that began just before has these 5 s.
+    if (std::exchange(request.is_over, true)) {
+      for (const pid_t pid : request.node_shows) runner_.signal(pid, SIGKILL);
+      for (const auto& [pid, look] : request.looks) runner_.signal(pid, SIGKILL);
+    }
     for (auto each = request.sallocs.begin(); each != request.sallocs.end();) {
       const auto [pid, offer] = *each;
       const JobId granted = granted_job(runner_.output_so_far(pid));

@@ -36,6 +36,7 @@ Greeting greet(const ControllerAddress& address, const control::Hello& hello,
   Greeting greeting;
   const auto patience = address.hosts.size() == 1 ? kOnlyAnswerTime : kAnswerTime;
   for (const std::string& host : address.hosts) {
+    if (stopped()) break;
     const auto failed = [&](const Error& error) {
       greeting.reason +=
           (greeting.reason.empty() ? "no Swell controller: " : "; ") + error.message();
@@ -220,15 +221,21 @@ void ControllerLink::connect() {
         return stop_;
       });
   if (!greeting.client) {
+    if (const Lock lock(mutex_); stop_) return;  // the wait was cut short
     if (reasons_.insert(greeting.reason).second)
       tell(greeting.reason +
            "; training on the GPUs that the job has, and asking again from time to time");
     return;
   }
+  backoff_s_ = kMinBackoffSeconds;
+  {
+    const Lock lock(mutex_);
+    // Companions came or went while the controller was silent: it must hear of them in a Hello.
+    if (hello_.companions != hello.companions) return;
+  }
   if (!reasons_.empty()) tell("connected to the Swell controller");
   reasons_.clear();
   client_ = std::move(greeting.client);
-  backoff_s_ = kMinBackoffSeconds;
   const Lock lock(mutex_);
   // The Hello and Slurm's queue say what happened meanwhile; old messages would only confuse.
   out_.clear();

@@ -166,6 +166,8 @@ Test(companion_requests, a_look_that_hangs_is_the_last_and_its_companion_goes_ba
       look = trial.runner.last().pid;
     }
     trial.requests.expire(10);
+    cr_assert(trial.runner.signals.empty(), "it may have begun just now");
+    trial.requests.expire(15);
     cr_assert(trial.runner.signals == (std::vector<std::pair<pid_t, int>>{{look, SIGKILL}}));
     cr_assert(trial.requests.take(FakeRunner::ended(look, 137)));
     cr_assert_eq(trial.runner.last().command.front(), "scancel");
@@ -173,6 +175,15 @@ Test(companion_requests, a_look_that_hangs_is_the_last_and_its_companion_goes_ba
     cr_assert_neq(trial.done[0][0].reason.find("in time"), std::string::npos);
     cr_assert_not(trial.requests.deadline().has_value());
   }
+}
+
+Test(companion_requests, a_look_that_ends_soon_after_the_expiry_counts) {
+  Trial trial;
+  trial.begin({offer("swell-5")}, 10);
+  const pid_t look = trial.grant(100, "7");
+  trial.requests.expire(10);
+  cr_assert(trial.requests.take(FakeRunner::ended(look, 0, shown("7", offer("swell-5")))));
+  cr_assert_eq(trial.done.at(0).at(0).job, 7u);
 }
 
 Test(companion_requests, a_grant_that_comes_too_late_goes_back_without_a_look) {
