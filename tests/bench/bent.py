@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "pytorch", "engine"))
 import pool  # noqa: E402,F401  the path
 
 from swell.engine import Engine, paced  # noqa: E402
-from swell.engine.executor import Regions  # noqa: E402
+from swell.engine.regions import Regions  # noqa: E402
 from swell.engine.live import NativeRegions  # noqa: E402
 
 TYPE, SAMPLES = "a100", (1, 2, 4)

@@ -35,10 +35,11 @@ from swell.engine.arena import Arena, Ordinary
 from swell.engine.beside import SumsBeside
 from swell.engine.checkpoint import Checkpoints
 from swell.engine.comm import Links
-from swell.engine.executor import Executor, MicroBatch, Regions
+from swell.engine.executor import Executor, MicroBatch
 from swell.engine.loss import LateLoss
 from swell.engine.own_plans import given_plan
 from swell.engine.plan import Plan
+from swell.engine.regions import Regions
 from swell.engine.skeleton import Skeleton
 from swell.engine.standing import Standing
 from swell.engine.state import State, wanted

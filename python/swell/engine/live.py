@@ -19,7 +19,7 @@ from swell._generators import generators
 from swell._native import Action, Generation, Kind, NativeError, Region, Session
 from swell._slots import NoRoom, give_room, gpu_of, no_room, wait_for_room
 from swell.engine.arena import Ordinary, Request
-from swell.engine.executor import Regions
+from swell.engine.regions import Regions
 
 __all__ = ["NativeArena", "NativeRegions"]
 

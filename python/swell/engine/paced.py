@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from swell.engine.executor import Regions
+from swell.engine.regions import Regions
 from swell.engine.plan import Place, Plan
 
 __all__ = ["Device", "Paced", "Work", "device_of", "parse"]

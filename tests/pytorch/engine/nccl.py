@@ -11,7 +11,8 @@ import torch
 import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from swell.engine import comm, executor
+from swell.engine import comm
+from swell.engine import messages as sent
 
 PATIENCE = datetime.timedelta(seconds=20)       # a pair that does not meet within it never does
 
@@ -107,8 +108,8 @@ class Messages:
 @contextlib.contextmanager
 def messages(blocks=False):
     """Messages are as NCCL's within this. blocks: with CUDA_LAUNCH_BLOCKING=1, each ends before its call does."""
-    made, loads_on_use, by_messages = Messages(blocks), executor._loads_on_use, comm._add_by_messages
-    executor._loads_on_use = lambda _device: True
+    made, loads_on_use, by_messages = Messages(blocks), sent._loads_on_use, comm._add_by_messages
+    sent._loads_on_use = lambda _device: True
     comm._add_by_messages = comm._add_by_collectives    # as on a GPU
     try:
         for name in made._real:
@@ -116,7 +117,7 @@ def messages(blocks=False):
         with Loads(made):
             yield made
     finally:
-        executor._loads_on_use, comm._add_by_messages = loads_on_use, by_messages
+        sent._loads_on_use, comm._add_by_messages = loads_on_use, by_messages
         for name, real in made._real.items():
             setattr(dist, name, real)
 

@@ -14,7 +14,7 @@ import transformers
 from torch import nn
 
 from swell.engine import Engine, Plan
-from swell.engine.executor import Regions
+from swell.engine.regions import Regions
 from swell.engine.skeleton import Skeleton
 
 HEADS, WEIGHT, LIMIT = 2, 0.4, 1e-5
