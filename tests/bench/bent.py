@@ -18,8 +18,9 @@ sys.path.insert(0, os.path.join(HERE, "..", "pytorch", "engine"))
 import pool  # noqa: E402,F401  the path
 
 from swell.engine import Engine, paced  # noqa: E402
-from swell.engine.regions import Regions  # noqa: E402
+from swell.engine.generation import Generation  # noqa: E402
 from swell.engine.live import NativeRegions  # noqa: E402
+from swell.engine.regions import Regions  # noqa: E402
 
 TYPE, SAMPLES = "a100", (1, 2, 4)
 # Milliseconds of one micro-batch by TP degree, for each of SAMPLES.
@@ -108,14 +109,20 @@ class Bent(paced.Paced):
         time.sleep(max(0.0, when - time.monotonic()))
 
 
-class BentEngine(Engine):
-    """The engine on such accelerators."""
+class BentGeneration(Generation):
+    """Trains on such accelerators."""
 
     slow = 1.0
 
     def _timed(self):
         stages = self.plan.contents.parts[self.place.stage]
-        driver = Driver() if self._session is not None else None
-        inner = _OnStream(self._session, self.device, [part.layers for part in stages]) if driver else Regions()
+        driver = Driver() if self.session is not None else None
+        inner = _OnStream(self.session, self.device, [part.layers for part in stages]) if driver else Regions()
         device = paced.device_of(paced.parse(os.environ["SWELL_PACED"]), self.plan, self.place)
-        return Bent(inner, device, self.plan, self.place, self._work, self.slow, driver)
+        return Bent(inner, device, self.plan, self.place, self.work, self.slow, driver)
+
+
+class BentEngine(Engine):
+    """The engine on such accelerators."""
+
+    generation = BentGeneration

@@ -42,7 +42,7 @@ def segment(rank, family, plan, folder, steps, order=None, zero=0):
                     directory=folder, seed=3, schedule=order, zero=zero)
     losses = [engine.step(models.batch(seed=engine.steps)) for _ in range(steps)]
     engine.save()
-    return losses, {name: tensor.clone() for name, tensor in engine._state.tensors.items()}, engine.steps
+    return losses, {name: tensor.clone() for name, tensor in engine._generation.state.tensors.items()}, engine.steps
 
 
 def random_plan(source, exact):

@@ -29,19 +29,19 @@ def trained(rank, family, plan, order, is_beside, bucket_bytes, options):
     beside._LEAST_BYTES = beside._MOST_BYTES = bucket_bytes
     engine = Engine(models.CONFIGS[family](), adamw, global_batch=models.BATCH, plan=plan, schedule=order, max_grad_norm=0.5, **options)
     early = []
-    if engine._sums is not None:
-        watching = engine._sums._watching
+    if engine._generation.sums is not None:
+        watching = engine._generation.sums._watching
 
         @contextlib.contextmanager
         def watched(one):
             with watching(one):
                 yield
-                early.append(engine._sums._next > 0)
-        engine._sums._watching = watched
+                early.append(engine._generation.sums._next > 0)
+        engine._generation.sums._watching = watched
     if not is_beside:
-        engine._sums = None
+        engine._generation.sums = None
     losses = [engine.step(models.batch(seed=number)) for number in range(3)]
-    return losses, {name: tensor.clone() for name, tensor in engine._state.tensors.items()}, early
+    return losses, {name: tensor.clone() for name, tensor in engine._generation.state.tensors.items()}, early
 
 
 @pytest.mark.parametrize("family, order", [("llama_gqa_tied", "interleaved"), ("llama_gqa_tied", "zero-bubble"), ("qwen3", "zero-bubble"), ("mixtral", "interleaved"),
@@ -66,7 +66,7 @@ def told_in_another_order(rank, plan):
     """Whether gradients have the sum of the replicas where each replica makes them in an order of its own."""
     beside._LEAST_BYTES = beside._MOST_BYTES = 1
     engine = Engine(models.CONFIGS["llama"](), adamw, global_batch=models.BATCH, plan=plan)
-    sums = engine._sums
+    sums = engine._generation.sums
     parameters = [parameter for its in sums._parameters.values() for parameter in its]
     for number, parameter in enumerate(parameters):
         parameter.grad.fill_((rank + 1) * (number + 1))
@@ -121,8 +121,8 @@ def test_a_sum_that_fails_beside_the_passes_is_raised_by_the_step(tmp_path):
 def freed(rank, plan, zero):
     engine = Engine(models.CONFIGS["llama_gqa_tied"](), adamw, global_batch=models.BATCH, plan=plan, zero=zero)
     engine.step(models.batch())
-    gradients = [weakref.ref(one) for one in engine._state.gradients]
-    engine._free_gradients()
+    gradients = [weakref.ref(one) for one in engine._generation.state.gradients]
+    engine._generation.free_gradients()
     gc.collect()
     return [one() is None for one in gradients]
 
@@ -141,7 +141,7 @@ def paced(rank, plan, is_beside):
     beside._LEAST_BYTES = beside._MOST_BYTES = 4096
     engine = Engine(models.CONFIGS["llama"](), adamw, global_batch=models.BATCH, plan=plan)
     if not is_beside:
-        engine._sums = None
+        engine._generation.sums = None
     took = []
     for number in range(3):
         began = time.monotonic()

@@ -26,9 +26,9 @@ def under_plan(rank, family, plan, schedule=None):
     config = models.ALL[family]()
     engine = Engine(models.model(config), lambda p: torch.optim.SGD(p, lr=0.1), global_batch=models.BATCH, plan=plan, schedule=schedule)
     losses = engine.backward(models.batch())
-    loss, _ = engine._totals.over(losses, None)
-    held = sum(parameter.numel() for parameter in engine._share.parameters.values())
-    parts = {name: (engine._share.own[name], engine.place.shard, engine._share.tp, gradient)
+    loss, _ = engine._generation.totals.over(losses, None)
+    held = sum(parameter.numel() for parameter in engine._generation.share.parameters.values())
+    parts = {name: (engine._generation.share.own[name], engine.place.shard, engine._generation.share.tp, gradient)
              for name, gradient in engine.gradients().items()}
     return loss, parts, held
 

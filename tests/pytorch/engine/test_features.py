@@ -135,13 +135,13 @@ class Reads(TorchDispatchMode):
 def read_late(rank, is_late, plan, order):
     made = Engine(config("llama"), lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9), global_batch=models.BATCH, plan=plan, schedule=order, seed=1,
                   max_grad_norm=0.5, late_loss=is_late)
-    made._reads_late = is_late
+    made._generation.reads_late = is_late
     losses, counts = [], []
     for batch in made.batches(Tokens(), epochs=1):
         with Reads() as reads:
             losses.append(made.step(batch))
         counts.append(reads.count)
-    return pickle.loads(pickle.dumps(losses)), counts, {name: tensor.clone() for name, tensor in made._state.tensors.items()}, f"{losses[0]:.3f} {losses[1] < losses[0] + 1}"
+    return pickle.loads(pickle.dumps(losses)), counts, {name: tensor.clone() for name, tensor in made._generation.state.tensors.items()}, f"{losses[0]:.3f} {losses[1] < losses[0] + 1}"
 
 
 def test_a_step_whose_numbers_are_read_late_is_bitwise_the_same_and_waits_for_none(tmp_path):
@@ -157,7 +157,7 @@ def test_a_step_whose_numbers_are_read_late_is_bitwise_the_same_and_waits_for_no
 def test_the_loss_of_a_step_is_a_float_unless_a_late_one_is_asked_for():
     for options, kind in (({}, float), ({"late_loss": True}, LateLoss)):
         made = Engine(config("llama"), adamw, global_batch=models.BATCH, plan=WHOLE, **options)
-        made._reads_late = True     # as on a GPU
+        made._generation.reads_late = True     # as on a GPU
         loss = made.step(models.batch())
         assert type(loss) is kind
         assert float(torch.tensor(float(loss), dtype=torch.float64)) == loss
@@ -339,10 +339,10 @@ def test_a_skipped_batch_leaves_all_but_the_position_as_it_is(dataset):
     seen = []
     for batch in made.batches(dataset(), epochs=1):
         seen.append(batch.micro_batches[0].inputs["input_ids"])
-        before = {name: tensor.clone() for name, tensor in made._state.tensors.items()}, made.scheduler.get_last_lr()
+        before = {name: tensor.clone() for name, tensor in made._generation.state.tensors.items()}, made.scheduler.get_last_lr()
         made.backward(batch)
         if made.skip(torch.tensor(made.steps != 1)):
-            assert all(torch.equal(tensor, before[0][name]) for name, tensor in made._state.tensors.items()) and made.scheduler.get_last_lr() == before[1]
+            assert all(torch.equal(tensor, before[0][name]) for name, tensor in made._generation.state.tensors.items()) and made.scheduler.get_last_lr() == before[1]
             assert not any(bool(gradient.any()) for gradient in made.gradients().values())
             continue
         made.step(batch)
@@ -498,7 +498,7 @@ def test_a_folder_with_weights_is_read_in_parts(tmp_path):
 
 def share(rank, plan):
     engine = Engine(config("llama"), adamw, global_batch=models.BATCH, plan=plan)
-    return sum(one.numel() for one in engine._share.parameters.values()), [one.shape for one in engine._state.tensors.values()]
+    return sum(one.numel() for one in engine._generation.share.parameters.values()), [one.shape for one in engine._generation.state.tensors.values()]
 
 
 def test_no_worker_holds_more_than_its_share(tmp_path):
@@ -557,7 +557,7 @@ class NoSession:
 
 def head_apart(rank):
     made = Engine(models.CONFIGS["llama"](), adamw, global_batch=models.BATCH, plan=models.plan(3, (4, 1, [4], 5), (0, 1, [4], 1)))
-    made._session, made._is_observed = NoSession(), False
+    made._generation.session, made._observer.is_done = NoSession(), False
     return made.step(models.batch())
 
 

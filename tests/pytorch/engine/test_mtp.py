@@ -41,9 +41,9 @@ def under_plan(rank, family, plan, order, options):
     """Loss, this worker's parts of the gradients, and its parameters."""
     engine = Engine(models.model(models.CONFIGS[family]()), adamw, global_batch=models.BATCH, plan=plan, schedule=order, seed=5, mtp_heads=HEADS,
                     mtp_weight=WEIGHT, **options)
-    loss, _ = engine._totals.over(engine.backward(models.batch()), None)
-    parts = {name: (engine._share.own[name], engine.place.shard, engine._share.tp, gradient) for name, gradient in engine.gradients().items()}
-    return loss, parts, {name: engine._state.tensors[name].clone() for name in engine._share.own}, engine.evaluate(models.batch())
+    loss, _ = engine._generation.totals.over(engine.backward(models.batch()), None)
+    parts = {name: (engine._generation.share.own[name], engine.place.shard, engine._generation.share.tp, gradient) for name, gradient in engine.gradients().items()}
+    return loss, parts, {name: engine._generation.state.tensors[name].clone() for name in engine._generation.share.own}, engine.evaluate(models.batch())
 
 
 class Head(nn.Module):
@@ -130,7 +130,7 @@ class Seen(Regions):
 
 def parts_of_a_step(rank, plan, order, kind):
     engine = Engine(models.CONFIGS["llama_gqa_tied"](), adamw, global_batch=models.BATCH, plan=plan, schedule=order, seed=5, mtp_heads=HEADS)
-    seen = engine._executor._regions = Seen()
+    seen = engine._generation.executor._regions = Seen()
     engine.backward(models.batch())
     passes = seen.noted.count("forward")
     modules = []        # the MTP modules' own backward passes, which belong to no head and come between two of them
@@ -152,7 +152,7 @@ def segment(rank, family, plan, order, folder, steps, options):
                     max_grad_norm=0.5, **options)
     losses = [engine.step(models.batch(seed=engine.steps)) for _ in range(steps)]
     engine.save()
-    return losses, {name: tensor.clone() for name, tensor in engine._state.tensors.items()}
+    return losses, {name: tensor.clone() for name, tensor in engine._generation.state.tensors.items()}
 
 
 @pytest.mark.parametrize("family, options, plans", [("llama_gqa_tied", {}, PIPELINES), ("gpt2", {"recompute": True}, PIPELINES[:1] + PIPELINES[4:])])

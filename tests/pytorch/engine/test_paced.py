@@ -38,9 +38,9 @@ def trained(rank, plan, paced, steps, with_profile, vocabulary=models.VOCABULARY
         began = time.monotonic()
         losses.append(engine.step(models.batch(seed=step)))
         took.append(time.monotonic() - began)
-    work = engine._work() if paced else None
-    late = paced and engine._regions.late_s > 0.01 * sum(took)
-    return losses, min(took), work, engine.profile(), engine.observed_role, late
+    work = engine._generation.work() if paced else None
+    late = paced and engine._generation.regions.late_s > 0.01 * sum(took)
+    return losses, min(took), work, engine.profile(), engine._observer.role, late
 
 
 def test_an_entry_states_speed_and_what_else_it_wants():
@@ -109,7 +109,7 @@ def test_chunks_and_weight_gradients_take_what_is_stated_and_are_profiled_as_who
 
 def bent_profile(rank, plan, slow):
     os.environ["SWELL_PACED"] = f"{bent.TYPE}:0.001tflops:memory=1GB/s:link=1GB/s:network=1GB/s"
-    bent.BentEngine.slow = slow
+    bent.BentGeneration.slow = slow
     engine = bent.BentEngine(models.CONFIGS["llama"](), adamw, global_batch=models.BATCH, plan=plan, profile=True)
     for step in range(6):
         engine.step(models.batch(seed=step))

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from swell.engine import Engine, memory
-from swell.engine.engine import read_schedule
+from swell.engine.given_schedule import read_schedule
 from swell.engine.named_schedules import named
 from swell.engine.plan import Plan
 from swell.engine.schedule import Pass, check, parse, to_text
@@ -114,10 +114,10 @@ def test_a_schedule_of_many_passes_is_not_read_for_each_number_of_workers(monkey
     walks = []
     for sizes in (1, 48):
         monkeypatch.setattr("swell._request.is_heard", lambda: True)
-        monkeypatch.setattr("swell.engine.engine._MAX_SIZES", sizes)
+        monkeypatch.setattr("swell.engine.choosing._MAX_SIZES", sizes)
         Passes.walks = 0
         made = Engine(models.CONFIGS["llama"](), lambda parameters: torch.optim.SGD(parameters, lr=1e-2), global_batch=models.BATCH, schedule=[Passes(*parse("F*12B*12"))])
-        assert made._sizes == [1]
+        assert made._chooser.sizes == [1]
         walks.append(Passes.walks)
     assert walks[0] == walks[1]
 
@@ -129,12 +129,12 @@ def scheduled_by_plan(rank):
         told = Plan.parse(json.dumps({**plan.to_json(), "schedule": order}))
         assert told.schedule == order and Plan.from_json(told.to_json()) == told
         made = engine("memory-minimised", told)
-        assert to_text(made._order_of(made.plan)) == to_text(parse(order) if order.startswith("F") else named(order, 1, 2, 2))
+        assert to_text(made._chooser.schedule.passes(made.plan)) == to_text(parse(order) if order.startswith("F") else named(order, 1, 2, 2))
         for step in range(number):
             made.step(models.batch(seed=step))
         assert made.step(models.batch(seed=number)) == kept.step(models.batch(seed=number)), order
     made.reschedule("gpipe")
-    assert made._order_of(made.plan) == named("gpipe", 1, 2, 2)
+    assert made._chooser.schedule.passes(made.plan) == named("gpipe", 1, 2, 2)
 
 
 def test_a_plan_s_schedule_is_run_in_place_of_the_program_s(tmp_path):
@@ -159,7 +159,7 @@ def rescheduled(rank, file):
         with pytest.raises(ValueError, match="use a schedule of this plan"):
             made.reschedule("FB")
         assert made.step(models.batch(seed=number)) == kept.step(models.batch(seed=number)), order
-    assert all(torch.equal(tensor, made._state.tensors[name]) for name, tensor in kept._state.tensors.items())
+    assert all(torch.equal(tensor, made._generation.state.tensors[name]) for name, tensor in kept._generation.state.tensors.items())
 
 
 def test_a_training_goes_from_one_schedule_to_another_between_two_steps(tmp_path):
@@ -172,9 +172,9 @@ def kept(rank, family, plan, order, recompute):
     """Bytes of a pass's activations that shards do not divide."""
     made = Engine(models.CONFIGS[family](), lambda parameters: torch.optim.SGD(parameters, lr=1e-2), global_batch=models.BATCH, plan=plan, schedule=order,
                   recompute=recompute)
-    made._whole = memory.WholeActivations(next(made._share.models()), recompute)
+    made._observer._whole = memory.WholeActivations(next(made._generation.share.models()), recompute)
     made.backward(models.batch())
-    return made._whole.kept_bytes
+    return made._observer._whole.kept_bytes
 
 
 def test_weight_gradients_that_are_put_off_keep_what_whole_passes_keep(tmp_path):

@@ -58,11 +58,11 @@ def held(rank, family, plan, vocabulary):
     config.vocab_size = vocabulary
     engine = Engine(config, sgd, global_batch=models.BATCH, plan=plan, seed=1, max_grad_norm=0.1)
     widths = []
-    for model in engine._share.models():
+    for model in engine._generation.share.models():
         if model.last:
             model.head().register_forward_hook(lambda _, __, out: widths.append(out.shape[-1]))
     losses = [engine.step(models.batch(seed=number)) for number in range(3)] + [engine.evaluate(models.batch(seed=9))]
-    rows = {name: engine._state.tensors[name].shape[0] for name in engine._share.own if name in (engine._share.skeleton.embedding_path + ".weight", engine._share.skeleton.head_path + ".weight")}
+    rows = {name: engine._generation.state.tensors[name].shape[0] for name in engine._generation.share.own if name in (engine._generation.share.skeleton.embedding_path + ".weight", engine._generation.share.skeleton.head_path + ".weight")}
     return rows, set(widths), losses
 
 

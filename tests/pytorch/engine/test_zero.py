@@ -27,8 +27,8 @@ def by_dimensions(parameters):
 def trained(rank, family, plan, divides):
     engine = Engine(models.CONFIGS[family](), by_dimensions, global_batch=models.BATCH, plan=plan, max_grad_norm=0.5, zero=divides)
     losses = [engine.step(models.batch(seed=number)) for number in range(4)]
-    held = {name: tensor.clone() for name, tensor in engine._state.tensors.items() if "#" not in name}
-    moments = sum(engine._state.tensors[one.name].numel() for one in engine._state.requests if one.kind == "moment")
+    held = {name: tensor.clone() for name, tensor in engine._generation.state.tensors.items() if "#" not in name}
+    moments = sum(engine._generation.state.tensors[one.name].numel() for one in engine._generation.state.requests if one.kind == "moment")
     return losses, held, moments
 
 
@@ -60,8 +60,8 @@ def sent_by_a_step(rank, plan):
         engine.step(models.batch(seed=1))
     finally:
         zero.all_gather_single = gathering
-    held = (engine._state.tensors[name] for name in engine._share.own)
-    return sum(brought), engine._state.parts.bytes, sum(one.numel() * one.element_size() for one in held)
+    held = (engine._generation.state.tensors[name] for name in engine._generation.share.own)
+    return sum(brought), engine._generation.state.parts.bytes, sum(one.numel() * one.element_size() for one in held)
 
 
 def test_a_step_gathers_what_the_planner_counts(tmp_path):

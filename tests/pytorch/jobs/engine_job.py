@@ -107,7 +107,7 @@ def main(arguments):
     if "keeps" in arguments:
         print("kept:", len(kept) > 0 and all(bool(each.isfinite().all()) for each in kept), flush=True)
     del other, kept
-    torch.save({one.name: (one.shape, [(begin, end, part.clone()) for begin, end, part in one.blocks(engine._state.tensors[one.name])]) for one in engine._state.requests},
+    torch.save({one.name: (one.shape, [(begin, end, part.clone()) for begin, end, part in one.blocks(engine._generation.state.tensors[one.name])]) for one in engine._generation.state.requests},
                common.path(f"state.{engine.rank}"))
 
 

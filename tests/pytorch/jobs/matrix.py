@@ -401,7 +401,7 @@ def engine_loop(moments, streamed):
             engine.evaluate(models.batch(seed=9))
             kind = ("first", "smaller", "last")
     evaluated = engine.evaluate(models.batch(seed=9))
-    squares = {one.name: float(engine._state.tensors[one.name].double().square().sum()) for one in engine._state.saved_here()}
+    squares = {one.name: float(engine._generation.state.tensors[one.name].double().square().sum()) for one in engine._generation.state.saved_here()}
     parts = [squares]
     if engine.world > 1:
         parts *= engine.world

@@ -75,7 +75,7 @@ def test_units_hold_together_what_the_engine_holds(model):
     assert its["layer", 2, 1]["forward_s"] > 0 and its["layer", 2, 1]["backward_s"] > 0
     engine = Engine(config(), torch.optim.AdamW, global_batch=2, micro_batch=2)
     total = LAYERS * its["layer", 2, 1]["state_bytes"] + its["embedding", 2, 1]["state_bytes"] + its["head", 2, 1]["state_bytes"]
-    assert total == engine._state.bytes
+    assert total == engine._generation.state.bytes
 
 
 def test_a_shard_computes_its_columns_alone():
