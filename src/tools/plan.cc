@@ -151,7 +151,8 @@ Result<plan::Layout> symmetric_start(const models::CatalogueEntry& entry,
     plan::StageLayout stage{0, width, {}};
     if (planner::take_groups(stage, gpus, width, entry.dp) < entry.dp)
       return Error(fmt::format(
-          "the plan {}-{}-{} needs {} in groups of {} on one node; cluster {} has {} in all",
+          "the plan {}-{}-{} needs {} in groups of {} on one node; cluster {} has {} in all: give "
+          "--plan PP-DP-TP that fits, or a larger --cluster",
           entry.pp, entry.dp, entry.tp, count_of(all, "GPU"), width, cluster.name(),
           cluster.gpu_count()));
     layout.stages.push_back(std::move(stage));
@@ -162,7 +163,7 @@ Result<plan::Layout> symmetric_start(const models::CatalogueEntry& entry,
       return good.error().while_doing(
           fmt::format("the plan {}-{}-{}", entry.pp, entry.dp, entry.tp));
     return Error(fmt::format(
-        "the plan {}-{}-{} with {} does not fit: of {} and {} a micro-batch, some stage gets none, or more than the GPUs' memory holds",
+        "the plan {}-{}-{} with {} does not fit: of {} and {} a micro-batch, some stage gets none, or more than the GPUs' memory holds: give more --micro-batches, or another --plan; --grid shows plans that fit",
         entry.pp, entry.dp, entry.tp, count_of(entry.micro_batches, "micro-batch"),
         count_of(entry.model.layers, "layer"),
         count_of(entry.model.global_batch / entry.micro_batches, "sample")));
@@ -170,9 +171,37 @@ Result<plan::Layout> symmetric_start(const models::CatalogueEntry& entry,
   return layout;
 }
 
+/// Returns the paper's plan for the model; where the cluster is too small for it, with half of its
+/// replicas, or a quarter and so on, each of which keeps its samples of a micro-batch. Says so
+/// then.
+models::CatalogueEntry fitting(models::CatalogueEntry entry, const cluster::Cluster& cluster) {
+  const auto gpus = [&entry] {
+    return std::int64_t{entry.pp} * entry.dp * entry.tp * entry.model.cp;
+  };
+  const int published = entry.dp;
+  const int micro_batches = entry.micro_batches;
+  while (entry.dp % 2 == 0 && gpus() > cluster.gpu_count() &&
+         entry.model.global_batch % (2 * entry.micro_batches) == 0) {
+    entry.dp /= 2;
+    entry.micro_batches *= 2;
+  }
+  if (entry.dp < published && gpus() <= cluster.gpu_count()) {
+    write_text(fmt::format("the plan that runs now is taken to be {}-{}-{} over {}, with {}: the "
+                           "paper's {}-{}-{} is larger than cluster {}; --plan gives another one\n",
+                           entry.pp, entry.dp, entry.tp, count_of(gpus(), "GPU"),
+                           count_of(entry.micro_batches, "micro-batch"), entry.pp, published,
+                           entry.tp, cluster.name()),
+               stderr);
+    return entry;
+  }
+  entry.dp = published;
+  entry.micro_batches = micro_batches;
+  return entry;
+}
+
 Result<plan::Layout> read_current(const Options& options, const models::CatalogueEntry& entry,
                                   const perf::PerformanceModel& perf) {
-  if (options.plan.empty()) return symmetric_start(entry, perf);
+  if (options.plan.empty()) return symmetric_start(fitting(entry, perf.cluster()), perf);
   if (const auto degrees = degrees_of(options.plan, entry)) return symmetric_start(*degrees, perf);
   if (!is_file(options.plan))
     return Error(fmt::format("\"{}\" is neither a file nor PP-DP-TP, such as 1-4-4", options.plan));
@@ -479,7 +508,7 @@ Action add_plan(CLI::App& app) {
       ->excludes("--cluster");
   sub->add_option(
       "--plan", options->plan,
-      "What runs now: a JSON file, or PP-DP-TP over the first GPUs (default: the paper's for that model)");
+      "What runs now: a JSON file, or PP-DP-TP over the first GPUs (default: the paper's for that model, with fewer replicas where the cluster is smaller)");
   sub->add_option("--free", options->free_gpus,
                   "How many free GPUs to use, nearest first (default: as many as the job has)")
       ->check(CLI::NonNegativeNumber);

@@ -167,6 +167,15 @@ schedules_are_planned() {
   printf 'FX\n' > wrong
   fails "${plan[@]}" --schedule wrong && grep -qF 'wrong' said || { cat said; return 1; }
 }
+larger_plans_are_halved() { # the papers' plans on a cluster that is too small for them
+  swell plan --model llama2-70b --cluster 8x8-h100 --consistency exact --schedule search > table 2> said && grep -qE '^ +64 .* PP: ' table || { cat table said; return 1; }
+  grep -qF "taken to be 3-2-8 over 48 GPUs, with 64 micro-batches: the paper's 3-8-8 is larger than cluster 8x8-h100; --plan" said || { cat said; return 1; }
+  swell plan --model llama2-70b --cluster 8x8-h100 --json 2> said | python3 -c 'import json, sys; json.load(sys.stdin)' || return
+  fails swell plan --model llama2-70b --cluster 1x8-h100 && grep -qF 'needs 192 GPUs in groups of 8 on one node; cluster 1x8-h100 has 8 in all: give --plan PP-DP-TP that fits' said || { cat said; return 1; }
+  fails swell plan --model llama2-70b --cluster 8x8-h100 --plan 1-8-8 && grep -qF 'give more --micro-batches, or another --plan; --grid shows plans that fit' said || { cat said; return 1; }
+}
+check 'a plan of a paper that is too large for the cluster is halved, or refused with a remedy' larger_plans_are_halved
+
 exact_plans_have_chunks() {
   local plan=(swell plan --model gpt2-1.3b --cluster 1x8-h100 --plan 4-1-1 --micro-batches 8 --global-batch 16 --consistency exact --free 4)
   "${plan[@]}" > table && grep -qE '^ +8 .* in [0-9]+\+[0-9]+.*, (interleaved|zero-bubble|a schedule of its own)' table || { cat table; return 1; }
