@@ -10,12 +10,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from swell import _identity, _native, _request, data
+from swell import _identity, _native, _request
 from swell._agreement import Agreement, cpu_group, gather, leave, leave_with_checkpoint
 from swell._averaged import Averaged
 from swell._lock import FolderLock
 from swell._profile import Profile
 from swell.checkpoint import lock_together
+from swell.integrations._lending import Lending
 from swell.live import LiveState, join
 
 __all__ = ["Departure"]
@@ -27,11 +28,7 @@ class Departure:
     def __init__(self) -> None:
         self._agreement: Agreement | None = None
         self._group: dist.ProcessGroup | None = None
-        self._bar = ""      # why no start could go on from a checkpoint
-        self._held = ""     # why no other workers could train what is trained by now
-        self._lost = ""     # why other workers would train another model, as the first worker sees it
-        self._sizes: list[int] = []
-        self._has_declined = False
+        self.lending = Lending()
         self._lock: FolderLock | None = None
         self._live: LiveState | None = None
         self.has_parts: Callable[[], bool] = lambda: False      # whether parts() are of more than one worker
@@ -39,18 +36,6 @@ class Departure:
         self.trained: _identity.Trained | None = None       # as a start would have it
         self.averaged: Averaged | None = None       # of DistributedDataParallel
         self.profile: Profile | None = None     # where the state is handed over live
-
-    def listen(self, global_batch: int, accepts: Callable[[int], bool] = lambda workers: True) -> None:
-        """From now on workers may be asked to leave, for a number over which the global batch divides, and which is accepted."""
-        self._sizes, self._held = list(filter(accepts, data.sizes(global_batch))), ""
-        _request.can_run_with([_request.place().world] if self._lost else self._sizes, self._lost)
-        _request.listen(leaves_at_once=True)
-
-    def narrow(self, accepts: Callable[[int], bool]) -> None:
-        """Some of the numbers of workers are not for the model, which is known by now."""
-        self._sizes = list(filter(accepts, self._sizes))
-        if not self._bar and not self._held and not self._lost:
-            _request.can_run_with(self._sizes)
 
     @property
     def is_live(self) -> bool:
@@ -119,54 +104,23 @@ class Departure:
         self._lock = self._lock or FolderLock(folder)
         lock_together(self._lock, self.group)
 
-    def bar(self, why: str) -> None:
-        """No start could go on from a checkpoint of this program: train on whatever is asked, and be lent nothing."""
-        if self._bar:
-            _request.can_run_with([_request.place().world], why)
-        else:
-            self._lend_nothing(why)
-        self._bar = why
-
-    def hold(self, why: str) -> None:
-        """Be lent nothing from now on: other workers would train another model. The first worker's word; this one may still leave with a checkpoint."""
-        if not self._bar and not self._held and not self._lost:
-            self._lost = why
-            self._lend_nothing(why)
-
-    def _lend_nothing(self, why: str) -> None:
-        if _request.place().rank == 0 and _request.under_swellrun():
-            print(f"swell: the job is lent nothing: {why}", file=sys.stderr, flush=True)
-        _request.can_run_with([_request.place().world], why)
-
     def why_not(self) -> str:
         """Returns why no start could train what is trained by now; empty: it could."""
         return self.trained.why_not() if self.trained is not None else ""
 
     def _look_at_trained(self) -> None:
         """Be lent nothing from when no start could train what the script does, or, in live mode, the next workers would not."""
-        if self._bar or self.trained is None:
+        if self.lending.why_barred or self.trained is None:
             return
         if why := self.trained.why_not():
-            self.bar(why)
+            self.lending.bar(why)
             self._live = self.profile = None
-        elif not self._held:
-            self._held = self.trained.why_not_live() if self._live is not None else ""
-            self._held = self._held or (self.averaged.why_not() if self.averaged is not None else "")
-            if self._held:
+        elif not self.lending.is_held:
+            why = self.trained.why_not_live() if self._live is not None else ""
+            why = why or (self.averaged.why_not() if self.averaged is not None else "")
+            if why:
                 self._live = self.profile = None
-                self._lend_nothing(self._held)
-
-    def decline(self, why: str) -> None:
-        """Train on although workers were asked to leave, and be lent nothing until saved(). Every worker calls it."""
-        self._has_declined = True
-        _request.decline(why, _request.place().world)
-
-    def saved(self) -> None:
-        """A whole checkpoint has been written: what declined one is over."""
-        if self._has_declined and not self._bar:
-            self._has_declined = False
-            why = self._held or self._lost
-            _request.can_run_with([_request.place().world] if why else self._sizes, why)
+                self.lending.hold(why)
 
     def parts(self, mine: Any) -> list[Any]:
         """Returns each worker's value, by rank, as long as some has_parts(); else this worker's alone. Every worker calls it."""
@@ -201,9 +155,9 @@ class Departure:
         assert self._agreement is not None
         asked = self._agreement.poll()
         self._look_at_trained()
-        if asked and self._bar:
-            self.decline(self._bar)
-        return asked and not self._bar
+        if asked and self.lending.why_barred:
+            self.lending.decline(self.lending.why_barred)
+        return asked and not self.lending.why_barred
 
     def end(self) -> None:
         """Training is over: whatever was asked comes too late."""

@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import lightning.pytorch as pl
@@ -24,7 +25,6 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from swell import _identity, _native, _request, data
 from swell._across import say_what_is_across_in
 from swell._agreement import gather
-from swell._apart import Outputs
 from swell._averaged import average_what_is_trained
 from swell._beside import Beside
 from swell._changing import Changing
@@ -32,18 +32,17 @@ from swell._deepspeed import INSTEAD
 from swell._kept_types import keep_types
 from swell._lock import run_name
 from swell._plain import Unreadable, check_readable, decoded, encoded, plain
-from swell._rates import say_rates_in, say_scaled_rates
+from swell._rates import say_rates_in
 from swell._room import make_room, save_beside
-from swell._rounded import say_what_is_rounded
-from swell._share import fails_on_one_sample, say_what_depends, why_no_mean
+from swell._share import fails_on_one_sample, say_what_depends
 from swell._stream import Stream, compare, is_stream
 from swell._written import check_written, is_cut_off
 from swell.checkpoint import on_all, set_aside, together, why_unsaved
-from swell._divided import Divided
 from swell._drawn import DrawnLoader
 from swell._generators import generators, of_rank, restore_generators
 from swell._noise import Noise
 from swell.integrations import _metrics
+from swell.integrations._first_losses import FirstLosses
 from swell.integrations._leaving import Departure
 from swell.integrations._logged import Logged
 from swell.integrations._pending import Pending
@@ -55,6 +54,14 @@ __all__ = ["LightningElastic"]
 _NAME = re.compile(r"step-(\d{9})\.ckpt")
 _UNFINISHED = ".unfinished"
 _GIVE = "make it a part of the module (self.teacher = teacher, frozen by requires_grad_(False)), or give what on_save_checkpoint() saves"
+
+
+@dataclass(frozen=True)
+class _Validation:
+    """Random numbers, and metrics of the training, as a validation began."""
+
+    generators: dict[str, Any]
+    metrics: dict[str, Any]
 
 
 class LightningElastic(pl.Callback):  # type: ignore[misc]
@@ -84,11 +91,10 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._saved = -1
         self._save_fails = ""       # why the newest save failed
         self._accumulating = False
-        self._validates: dict[str, Any] | None = None       # generators as the validation began that is under way
-        self._metrics: dict[str, Any] | None = None         # of the training then
+        self._validation: _Validation | None = None     # that is under way
         self._logs_epochs = False
-        self._made: dict[str, str] = {}     # kinds of what the script has made; callbacks may put another schedule in its place
-        self._told: dict[str, Any] = {}     # what a start may change
+        # "kinds": of what the script has made, since callbacks may put another schedule in its place; "told": what a start may change.
+        self._script: dict[str, dict[str, Any]] = {"kinds": {}, "told": {}}
         self._finders: list[Any] = []       # of learning rates
         self._generators: dict[str, Any] | None = None      # those to go on with
         self._is_handed_over = False
@@ -99,14 +105,11 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._has_stopped = False       # a callback has ended training before its last step
         self._trims = False     # rows of steps that are trained again, as the first batch begins
         self._noise = Noise("the training step")
-        self._outputs: Outputs | None = None        # until the first batch is over
-        self._divided, self._losses = Divided(), 0      # of the present batch
+        self._losses = FirstLosses(self._samples, self._departure.lending.stop)
         self._pending: Pending | None = None        # gradients of a module that optimizes by hand
         self._changing: Changing | None = None
-        self._looks_at_losses = self._is_first = False      # _is_first: within the first batch
         self._logs: Logged | None = None        # of the first batch
         self._beside: Beside | None = None      # what changes and no checkpoint holds
-        self._came_from: tuple[int, list[float]] | None = None      # workers and rates with which the run came here, until the first step
 
     # ---- what a script asks
 
@@ -158,7 +161,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         if is_stream(dataset):
             return self._stream_loader(dataset, global_batch, loader)
         data.ElasticSampler(dataset, global_batch, drop_last=drop_last)     # whether these go together, before anything is lent
-        self._departure.listen(global_batch)
+        self._departure.lending.listen(global_batch)
         if global_batch % here.world:
             raise ValueError(f"global_batch={global_batch} does not divide over {here.world} workers; submit with --elastic=sizes="
                              f"{'/'.join(map(str, data.sizes(global_batch, here.basic_workers)))}")
@@ -187,7 +190,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             stream.load_state_dict(before)
         elif here.generation == 0 and not self._steps():
             stream.check()
-        self._departure.listen(stream.units)
+        self._departure.lending.listen(stream.units)
         if stream.units % here.world:
             raise ValueError(f"global_batch={global_batch}, in batches of {stream.unit}, does not divide over {here.world} workers; submit with --elastic=sizes="
                              f"{'/'.join(map(str, data.sizes(stream.units, here.basic_workers)))}")
@@ -214,60 +217,19 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             each.on_fit_start = lambda *_: None     # until on_fit_start() here
         if not any(isinstance(each, _Validations) for each in trainer.callbacks):
             at = trainer.callbacks.index(self) + 1      # each at its place in the script's order
-            trainer.callbacks[at:at] = [_Validations(self), _Times(self._departure, self._look_at_loss, self._look_at_rates)]
+            trainer.callbacks[at:at] = [_Validations(self), _Times(self._departure, self._losses)]
         set_up = trainer.strategy.setup
         trainer.strategy.setup = lambda trainer: self._sets_up(set_up, trainer, pl_module)
-        self._watch_losses(trainer, pl_module)
+        self._losses.watch(trainer, pl_module)
         unsaved = [each for each in trainer.callbacks if not is_overridden("state_dict", each, parent=pl.Callback)]
         self._changing = Changing({"the module": pl_module, **{f"callback {at}": each for at, each in enumerate(unsaved, 1)}}, remedy=_GIVE)
         self._changing.add({}, [pl_module])
         load = trainer.strategy.load_checkpoint
         trainer.strategy.load_checkpoint = lambda *arguments, **options: decoded(load(*arguments, **options))
 
-    def _watch_losses(self, trainer: Any, pl_module: Any) -> None:
-        """Have the losses of the first batch be looked at: whether each is a mean over the samples of its pass."""
-        if not (_request.under_swellrun() and _request.place().rank == 0):
-            return
-        is_compiled = getattr(pl_module, "_compiler_ctx", None) is not None
-        self._looks_at_losses = self._is_first = True
-        step = trainer.strategy.training_step
-        if hasattr(trainer.strategy, "swell_looks"):        # a second training of the same objects
-            return
-
-        def looked_at(*arguments: Any, **options: Any) -> Any:
-            if self._is_first and self._outputs is None and not is_compiled:
-                self._outputs = Outputs(pl_module, is_called=False)     # by now a strategy has divided the model
-            made = step(*arguments, **options)
-            if trainer.lightning_module.automatic_optimization:
-                self._look_at_loss(made.get("loss") if isinstance(made, Mapping) else made)
-            return made
-        trainer.strategy.training_step, trainer.strategy.swell_looks = looked_at, True
-
-    def _look_at_loss(self, loss: Any) -> None:
-        if not self._looks_at_losses or self._sampler is None or not isinstance(loss, torch.Tensor):
-            return
-        samples = self._sampler.global_batch // self._sampler.world
-        why, self._losses = self._divided.why(loss, samples, self._losses), self._losses + 1
-        if self._is_first:
-            say_what_is_rounded(loss)
-            if self._outputs is not None:
-                self._outputs.say_what_meets(samples)
-            why = why_no_mean(loss, samples) or (self._outputs.why_not_apart(loss, samples) if self._outputs is not None else "") or why
-        if why:
-            self._departure.hold(why)
-            self._looks_at_losses = False
-
-    def _look_at_rates(self, trainer: Any) -> None:
-        """Before a start's first step."""
-        came_from, self._came_from = self._came_from, None
-        if came_from is not None:
-            say_scaled_rates(came_from[1], came_from[0], [group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups], trainer.world_size)
-
-    def _forget_outputs(self) -> None:
-        self._is_first, self._losses = False, 0
-        if self._outputs is not None:
-            self._outputs.close()
-            self._outputs = None
+    def _samples(self) -> int:
+        """Returns the samples of a worker's batch; 0: there is no loader yet."""
+        return self._sampler.global_batch // self._sampler.world if self._sampler is not None else 0
 
     def _sets_up(self, set_up: Any, trainer: Any, pl_module: Any) -> None:
         set_up(trainer)
@@ -276,11 +238,11 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._departure.averaged = average_what_is_trained(trainer.strategy.model)
         for each in trainer.optimizers:
             keep_types(each)
-        self._made = _kinds(trainer)
         # Callbacks may change how many batches are accumulated.
-        self._told = {name: plain(value) for name, value in (("gradient_clip_val", trainer.gradient_clip_val), ("gradient_clip_algorithm", getattr(trainer.gradient_clip_algorithm, "value", None)),
-                                                             ("accumulate_grad_batches", trainer.accumulate_grad_batches), ("precision", trainer.precision))}
-        self._told.update(_identity.factors({f"of scheduler {at}": config.scheduler for at, config in enumerate(trainer.lr_scheduler_configs)}))
+        told = {name: plain(value) for name, value in (("gradient_clip_val", trainer.gradient_clip_val), ("gradient_clip_algorithm", getattr(trainer.gradient_clip_algorithm, "value", None)),
+                                                       ("accumulate_grad_batches", trainer.accumulate_grad_batches), ("precision", trainer.precision))}
+        told.update(_identity.factors({f"of scheduler {at}": config.scheduler for at, config in enumerate(trainer.lr_scheduler_configs)}))
+        self._script = {"kinds": _kinds(trainer), "told": told}
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         # Model and optimizer are on their devices by now, and what a checkpoint says of the loops is not restored yet.
@@ -288,7 +250,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._find_rates(trainer, pl_module)
         assert self._departure.trained is not None
         identity = self._loaded.get("identity")
-        _identity.check_same(identity, kinds=self._made)       # before any state is loaded
+        _identity.check_same(identity, kinds=self._script["kinds"])       # before any state is loaded
         with self._departure.trained.following(identity):
             pass        # torch's own optimizers load what is theirs, frozen or not
         taken = self._take_over(trainer, pl_module)
@@ -300,7 +262,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         self._pending = Pending(trainer.optimizers) if not pl_module.automatic_optimization else None
         if self._sampler is not None and fails_on_one_sample(pl_module):
             batch = self._sampler.global_batch
-            self._departure.narrow(lambda workers: batch // workers >= 2)
+            self._departure.lending.narrow(lambda workers: batch // workers >= 2)
         self._remove_unfinished(trainer)
         if trainer.is_global_zero:
             self._set_damaged_aside()
@@ -325,7 +287,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
                 finally:
                     self._loaded, self._is_due, self._generators = {}, False, None      # of that checkpoint
         if other := next((each for each in self._finders if type(each) is not LearningRateFinder), None):
-            self._departure.bar(f"{type(other).__name__} may look for learning rates within the training, where it goes back to a checkpoint of its own: use LearningRateFinder itself")
+            self._departure.lending.bar(f"{type(other).__name__} may look for learning rates within the training, where it goes back to a checkpoint of its own: use LearningRateFinder itself")
 
     def _take_over(self, trainer: Any, pl_module: Any) -> Any:
         if _native.is_live() and (why := _why_not_live(trainer, pl_module)):
@@ -378,7 +340,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
 
     def _logged(self, trainer: Any) -> dict[str, Any]:
         """This worker's part of what was logged of the epoch: as a validation began, if one is under way."""
-        return _metrics.taken(trainer, trainer.lightning_module) if self._metrics is None else self._metrics
+        return _metrics.taken(trainer, trainer.lightning_module) if self._validation is None else self._validation.metrics
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if self._sampler is None:
@@ -402,7 +364,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             if isinstance(logger, CSVLogger) and trainer.is_global_zero:
                 take_columns(logger.experiment)
         if why := _identity.why_not_the_models(pl_module, trainer.optimizers):
-            self._departure.bar(why)
+            self._departure.lending.bar(why)
         saved, unsaved = list[Any](), list[Any]()
         for each in trainer.callbacks:
             (saved if any(is_overridden(name, each, parent=pl.Callback) for name in ("state_dict", "on_save_checkpoint")) else unsaved).append(each)
@@ -413,9 +375,9 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             say_rates_in([pl_module, *trainer.callbacks])
             rates = [group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups]
             self._logs = Logged(pl_module, rates)
-            self._came_from = (self._loaded["world"], rates) if self._loaded.get("world") else None
+            self._losses.came_from = (self._loaded["world"], rates) if self._loaded.get("world") else None
         if why := why_averages_are_lost(unsaved, pl_module, (), "return its state in the callback's state_dict(), or use Lightning's WeightAveraging"):
-            self._departure.bar(why)
+            self._departure.lending.bar(why)
         try:
             check_readable({"the schedule": [config.scheduler.state_dict() for config in trainer.lr_scheduler_configs],
                             "the optimizer": [{name: value for name, value in group.items() if name != "params"}
@@ -423,7 +385,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
                             "hyperparameters": [dict(each.hparams) for each in (pl_module, trainer.datamodule) if each is not None],
                             "the callbacks' states": call._call_callbacks_state_dict(trainer)})
         except Unreadable as error:
-            self._departure.bar(str(error))
+            self._departure.lending.bar(str(error))
 
     def _check_loaders(self, trainer: Any) -> None:
         """Raises where the training does not read from the one loader that this has made: what it reads elsewhere is not shared out, nor gone on with."""
@@ -475,12 +437,12 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         """Returns the values that every start of this run must share."""
         assert self._sampler is not None and self._departure.trained is not None
         where = self._sampler.numbers() if isinstance(self._sampler, Stream) else {**self._sampler.state_dict(), "stream": False}
-        return {"data": where, "trained": self._departure.trained, "kinds": self._made, "told": self._told}
+        return {"data": where, "trained": self._departure.trained, **self._script}
 
     def state_dict(self) -> dict[str, Any]:
         if self._sampler is None:
             return {}
-        return {**self._sampler.state_dict(), "validation_due": self._validates is not None, "stopped": self._has_stopped, "world": _request.place().world}
+        return {**self._sampler.state_dict(), "validation_due": self._validation is not None, "stopped": self._has_stopped, "world": _request.place().world}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keeps the state of a checkpoint, or of the workers before: the loader may be made later."""
@@ -503,7 +465,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         assert self._sampler is not None
         self._noise.end(pl_module)
-        self._forget_outputs()
+        self._losses.end_batch()
         if self._changing is not None:
             self._changing.stepped()
         if self._logs is not None:
@@ -530,7 +492,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
         if self._accumulating:
             return
         if self._beside is not None and trainer.global_step and (why := self._beside.why()):
-            self._departure.hold(why)
+            self._departure.lending.stop(why)
             self._beside = None
         _request.made_step(trainer.global_step, self._total(trainer))
         self._passes_boundary(trainer)
@@ -543,22 +505,22 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
     def _leave(self, trainer: Any) -> None:
         """Leave with a checkpoint. Where it cannot be saved: train on, and have swellrun lend nothing."""
         if why := self._departure.why_not() or self._try_to_save(trainer, says=False):
-            self._departure.decline(why)
+            self._departure.lending.decline(why)
         else:
             self._departure.leave(trainer.global_step)
 
     def _validation_begins(self, trainer: Any, pl_module: Any) -> None:
         self._restore_generators()
-        self._validates, self._metrics = generators(), _metrics.taken(trainer, pl_module)
+        self._validation = _Validation(generators(), _metrics.taken(trainer, pl_module))
 
     def _within_a_validation(self, trainer: Any) -> None:
         if self._accumulating:
             return
-        if self._validates is None:
+        if self._validation is None:
             if self._departure.agreed():
                 self._departure.leave(trainer.global_step)
             return
-        with self._as_it_began(self._validates), _with_its_own_weights(trainer):
+        with self._as_it_began(self._validation.generators), _with_its_own_weights(trainer):
             self._passes_boundary(trainer)
             if self._departure.agreed():
                 self._leave(trainer)        # a checkpoint of this step is where this validation was due
@@ -573,9 +535,9 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
             restore_generators(now)
 
     def _validation_ends(self, trainer: Any) -> None:
-        if self._validates is None:
+        if self._validation is None:
             return
-        self._validates = self._metrics = None
+        self._validation = None
         if self._is_due:
             self._is_due, self._saved = False, -1       # the checkpoint says that it is due
             loop = trainer.fit_loop.epoch_loop
@@ -643,7 +605,7 @@ class LightningElastic(pl.Callback):  # type: ignore[misc]
                 trainer.strategy.remove_checkpoint(self._path(step) + _UNFINISHED)
             return why
         self._saved, self._save_fails = step, ""
-        self._departure.saved()
+        self._departure.lending.saved()
         return ""
 
     def _save(self, trainer: Any, step: int) -> None:
@@ -744,8 +706,8 @@ class _Validations(pl.Callback):  # type: ignore[misc]
 class _Times(pl.Callback):  # type: ignore[misc]
     """Gives the profiler the parts of a step."""
 
-    def __init__(self, departure: Departure, look_at_loss: Callable[[Any], None], look_at_rates: Callable[[Any], None]) -> None:
-        self._departure, self._look_at_loss, self._look_at_rates, self._is_barred = departure, look_at_loss, look_at_rates, False
+    def __init__(self, departure: Departure, losses: FirstLosses) -> None:
+        self._departure, self._losses, self._is_barred = departure, losses, False
 
     def _look_at_gradients(self, trainer: Any, pl_module: Any) -> None:
         """One worker alone is not wrapped by DistributedDataParallel, which over more would end the training for a parameter without a gradient."""
@@ -754,13 +716,13 @@ class _Times(pl.Callback):  # type: ignore[misc]
         for name, parameter in pl_module.named_parameters():
             if parameter.requires_grad and parameter.grad is None:
                 self._is_barred = True
-                self._departure.bar(f"{name} takes no part in the loss, for which DistributedDataParallel would end the training of more workers: set its "
+                self._departure.lending.bar(f"{name} takes no part in the loss, for which DistributedDataParallel would end the training of more workers: set its "
                                     "requires_grad to False, or give Trainer(strategy=\"ddp_find_unused_parameters_true\")")
                 return
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
         if not pl_module.automatic_optimization:
-            self._look_at_loss(loss)
+            self._losses.look(loss)
         if self._departure.profile is not None:
             self._departure.profile.begin_backward()
 
@@ -770,7 +732,7 @@ class _Times(pl.Callback):  # type: ignore[misc]
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         # Within the optimizer's step(), which has called forward and backward passes first.
-        self._look_at_rates(trainer)
+        self._losses.look_at_rates(trainer)
         if isinstance(trainer.strategy, SingleDeviceStrategy):
             self._look_at_gradients(trainer, pl_module)
         if self._departure.profile is not None:

@@ -87,6 +87,15 @@ def _refuse(trainer: Any, global_batch: int) -> None:
                          f"{'/'.join(map(str, data.sizes(global_batch, _own_workers(args))))}")
 
 
+@dataclasses.dataclass
+class _Save:
+    """The newest save of a training. is_asked: workers were to leave, and could not save. why: it did not succeed; empty before the first one, too."""
+
+    is_asked: bool = False
+    is_written: bool = False
+    why: str = ""
+
+
 class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
     """Makes a Trainer elastic: ``SwellCallback.attach(trainer)`` before ``trainer.train()``.
 
@@ -108,12 +117,12 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._stream = self._streamed()
         self._departure = Departure()
         needs_two = fails_on_one_sample(trainer.model, trains=True)
-        self._departure.listen(global_batch, lambda workers: not needs_two or self._has_two_each(workers))
+        self._departure.lending.listen(global_batch, lambda workers: not needs_two or self._has_two_each(workers))
         self._sampler: _EpochSampler | None = None      # of data with a length
-        self._passes, self._changing = Passes(trainer, self._departure.hold), Changing(
+        self._passes, self._changing = Passes(trainer, self._departure.lending.stop), Changing(
             {"the model": trainer.model, "the Trainer": trainer, **{f"callback {at}": each for at, each in enumerate(unsaved_callbacks(trainer.callback_handler), 1) if each not in self._given.values()}},
             remedy="make it a part of the model, or give SwellCallback.attach(trainer, state={\"name\": it})")
-        self._shares = Shares(trainer, Scale(trainer, self._departure.bar, lambda: self._departure.group).look, self._passes)
+        self._shares = Shares(trainer, Scale(trainer, self._departure.lending.bar, lambda: self._departure.group).look, self._passes)
         self._leaving = False
         self._due: set[str] = set()         # actions that the workers before postponed when they left: "evaluation", "save"
         self._resumed: dict[str, Any] = {}  # values of the loaded checkpoint that are not in the Trainer's state
@@ -124,9 +133,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._evaluating: Moment | None = None
         self._call: tuple[Any, Any] = (None, None)      # trial and ignored keys of train()
         self._live: _Live | None = None
-        self._unsaved = False       # workers were to leave, and could not save
-        self._is_written = False    # whether the newest save succeeded
-        self._save_fails = ""       # why it did not
+        self._save = _Save()
         self._frozen: str | None = None     # a digest of what checkpoints leave to the script
 
     @classmethod
@@ -271,7 +278,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         self._departure.trained.follow()        # callbacks that freeze layers as training begins have done so again
         others = "" if self.trainer.is_fsdp_enabled else _identity.why_not_the_models(self.trainer.model_wrapped, [self._optimizer()])
         if why := make_readable(self._optimizer(), self.trainer.lr_scheduler) or others:
-            self._departure.bar(why)
+            self._departure.lending.bar(why)
         if not state.global_step:
             self._due = set()
         else:
@@ -294,7 +301,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         """Be lent nothing where a callback keeps what each start would make anew."""
         if why := why_averages_are_lost(unsaved_callbacks(self.trainer.callback_handler), self.trainer.model, self._given.values(),
                                         "give attach() what keeps them, as state={\"average\": average}"):
-            self._departure.bar(why)
+            self._departure.lending.bar(why)
 
     def _why_over(self, state: Any) -> str:
         if not self._is_over:
@@ -459,8 +466,8 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         if state.global_step and self._whole != state.global_step:
             self._leaving = True
             self.trainer._save_checkpoint(self.trainer.model_wrapped, self._call[0])
-            if self._unsaved:
-                self._unsaved = False
+            if self._save.is_asked:
+                self._save.is_asked = False
                 return
             self.on_save(args, state, control)
         self._departure.leave(state.global_step)
@@ -488,19 +495,19 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
             why = self._write(lambda: save(model, trial), (unreadable or self._departure.why_not()) if self._leaving else "", marks=not unreadable)
         finally:
             args.save_total_limit, args.save_only_model, state.best_global_step = limit, only, best
-        self._is_written = not why
+        self._save.is_written = not why
         if not why:
-            self._save_fails = ""
+            self._save.why = ""
             return
         self._whole, self._between, state.best_model_checkpoint = before
         if state.is_world_process_zero:
             shutil.rmtree(self.folder.of_step(state.global_step), ignore_errors=True)
-            if not self._leaving and not self._save_fails:
+            if not self._leaving and not self._save.why:
                 print(f"swell: {why}; training goes on", file=sys.stderr, flush=True)
         if self._leaving:
-            self._leaving, self._unsaved = False, True
-            self._departure.decline(why)
-        self._save_fails = why
+            self._leaving, self._save.is_asked = False, True
+            self._departure.lending.decline(why)
+        self._save.why = why
 
     def _write(self, save: Callable[[], None], why: str, marks: bool) -> str:
         """Save, and say what makes it whole if a start could read it. Returns why that failed on any worker, the same on all; empty: it did not."""
@@ -540,7 +547,7 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
 
     def _train_on(self, control: Any) -> None:
         """Workers could not leave: what they have put off is done now."""
-        due, self._unsaved, control.should_training_stop = self._due, False, False
+        due, self._save.is_asked, control.should_training_stop = self._due, False, False
         if "evaluation" in due:
             self._evaluate_what_was_due()
         self._due = set()
@@ -550,12 +557,12 @@ class SwellCallback(transformers.TrainerCallback):  # type: ignore[misc]
         return "evaluation" in self._due or "end" in self._due or (self._leaving and "save" not in self._due)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self._unsaved:
+        if self._save.is_asked:
             self._train_on(control)
             return
-        if self._is_written:
+        if self._save.is_written:
             if self._whole == state.global_step:
-                self._departure.saved()
+                self._departure.lending.saved()
             self._rotate()
         if self._leaving:
             self._departure.leave(state.global_step)

@@ -80,7 +80,7 @@ def test_one_worker_is_lent_nothing_where_more_would_not_average(alone, monkeypa
     monkeypatch.setattr(_request, "can_run_with", lambda sizes, why="": told.append((list(sizes), why)))
     model, wrapped = made(static_graph=True)
     departure = Departure()
-    departure.listen(4)
+    departure.lending.listen(4)
     departure.trained = _identity.Trained(wrapped, [torch.optim.SGD(model.parameters(), lr=0.1)])
     departure.averaged = average_what_is_trained(wrapped)
     departure.loaded()
@@ -91,8 +91,8 @@ def test_one_worker_is_lent_nothing_where_more_would_not_average(alone, monkeypa
     model[0].requires_grad_(True)
     departure.loaded()
     assert told[-1][0] == [1] and "static_graph=True" in told[-1][1]
-    departure.decline("no room")
-    departure.saved()
+    departure.lending.decline("no room")
+    departure.lending.saved()
     assert told[-1][0] == [1] and "static_graph=True" in told[-1][1], "a save does not make more workers possible"
 
 
@@ -101,11 +101,11 @@ def test_a_live_run_that_has_changed_what_it_trains_stays_alone_after_a_declined
     monkeypatch.setattr(_request, "can_run_with", lambda sizes, why="": told.append((list(sizes), why)))
     model = torch.nn.Linear(2, 1)
     departure = Departure()
-    departure.listen(4)
+    departure.lending.listen(4)
     departure.trained = _identity.Trained(model, [torch.optim.SGD(model.parameters(), lr=0.1)])
     departure._live = type("Live", (), {"follow": lambda self: None})()
     model.bias.requires_grad_(False)
     departure.loaded()
-    departure.decline("no room")
-    departure.saved()
+    departure.lending.decline("no room")
+    departure.lending.saved()
     assert [sizes for sizes, _ in told] == [[1, 2, 4], [1], [1], [1]] and not departure.is_live
