@@ -12,6 +12,10 @@ namespace swell::control {
 
 namespace {
 
+/// Units of a duration, in seconds.
+constexpr std::array<std::pair<char, std::int64_t>, 4> kUnits = {
+    {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}}};
+
 /// Reads a whole number of `digits` digits at the front of `text`, and removes it.
 std::optional<int> take_number(std::string_view& text, std::size_t digits) {
   if (text.size() < digits) return std::nullopt;
@@ -100,8 +104,6 @@ Result<std::time_t> time_from(std::string_view text) {
 
 /// Reads "1d12h": numbers with units, each unit once and in falling order.
 std::optional<std::int64_t> duration_from(std::string_view text) {
-  constexpr std::array<std::pair<char, std::int64_t>, 4> kUnits = {
-      {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}}};
   std::int64_t sum = 0;
   std::size_t next = 0;
   while (!text.empty()) {
@@ -126,7 +128,15 @@ Result<Deadline> Deadline::parse(std::string_view text) {
 }
 
 std::string Deadline::text() const {
-  if (at == 0) return fmt::format("{}s", after_s);
+  if (at == 0) {
+    std::string text;
+    std::int64_t left_s = after_s;
+    for (const auto& [unit, size_s] : kUnits) {
+      if (left_s >= size_s) text += fmt::format("{}{}", left_s / size_s, unit);
+      left_s %= size_s;
+    }
+    return text;
+  }
   std::tm parts{};
   gmtime_r(&at, &parts);
   return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,

@@ -87,7 +87,7 @@ void explain(LoopState& loop, ClusterViews& views, const policy::ClusterView& vi
     if (!job.trust.may_grow(view.now_s)) why = job.trust.why();
     if (job.decision.by() != by)
       loop.events.event("decided-by", {{"job", job.id}, {"by", by}, {"reason", why}},
-                        fmt::format("job {} is decided {}: {}", job.id, by, why));
+                        fmt::format("job {} (decision: {}): {}", job.id, by, why));
     job.decision.explain(std::move(by), std::move(why));
   }
 }

@@ -215,7 +215,7 @@ control::Answer OwnerRequests::why(const ElasticJob& job, double now) {
     if (!text.empty()) text += '\n';
     text += control::printable(sentence, std::string_view::npos);
   };
-  say(fmt::format("it has {} of its own and {} lent ones, decided {}: {}",
+  say(fmt::format("it has {} of its own and {} lent ones (decision: {}): {}",
                   count_of(job.basic_gpus, "GPU"), lent,
                   decision.by().empty() ? "?" : decision.by(),
                   decision.why().empty() ? "nothing was decided yet" : decision.why()));

@@ -96,7 +96,8 @@ Environment environment_for(const Agent::Setup& setup) {
   Environment kept =
       job_environment(environ, is_live(setup) ? kMaxLiveEnvironment : kMaxEnvironment, left_out);
   for (std::size_t i = 0; i < left_out.size() && i < kMaxLeftOutLines; ++i)
-    say(fmt::format("{} does not reach the workers: it is too long, or no UTF-8", left_out[i]));
+    say(fmt::format("{} does not reach the workers: it is too long, or not valid UTF-8",
+                    left_out[i]));
   if (left_out.size() > kMaxLeftOutLines)
     say(fmt::format("{} more variables do not reach the workers",
                     left_out.size() - kMaxLeftOutLines));

@@ -447,10 +447,12 @@ Result<Options> Options::parse(const std::vector<std::string>& arguments,
   stands_for(options.error, "SRUN_ERROR");
   stands_for(options.error, "SLURM_STDERRMODE");
   if (options.global_batch && options.model.empty())
-    return Error(fmt::format("--global-batch={}: it is of a --model, and none is given",
-                             *options.global_batch));
+    return Error(fmt::format(
+        "--global-batch={} describes the model of --model=FILE, which is missing; add it, or leave --global-batch out",
+        *options.global_batch));
   if (options.requeue && !options.before_end_s)
-    return Error("--requeue: it is of --before-end=SECONDS, and that is not given");
+    return Error(
+        "--requeue needs --before-end=SECONDS, the time before the job's end at which it is requeued; add it, or leave --requeue out");
   return options;
 }
 

@@ -182,7 +182,7 @@ std::string jobs_table(const std::vector<JobRow>& rows) {
   std::string text = table.text();
   for (const JobRow& row : rows)
     if (!row.decided_by.empty())
-      text += line_of("Job {} is decided {}: {}\n", row.id, row.decided_by, row.decided_why);
+      text += line_of("Job {} (decision: {}): {}\n", row.id, row.decided_by, row.decided_why);
   for (const JobRow& row : rows)
     if (row.said_gpus)
       text += line_of(

@@ -51,7 +51,7 @@ as_counted_on() { # what the grant counted on is what Slurm gave, and what the p
   [[ $counted == "$given" && $counted == *' 2-3' && $planned == 0-3 ]]
 }
 check 'its grant names the GPUs that it counts on: those that Slurm gives, and the plan is over' as_counted_on
-profile_takes_over() { within $patience said_by planned && swell why "$job" | grep 'decided planned' && is_lent "$job" 2; }
+profile_takes_over() { within $patience said_by planned && swell why "$job" | grep 'decision: planned' && is_lent "$job" 2; }
 check 'its first profile takes their place' profile_takes_over
 scancel "$job" && within $patience ended "$job"
 

@@ -41,7 +41,7 @@ lends_no_more() {
   rigid --gres=gpu:4 && within 20 in_state "$rigid_job" RUNNING && scancel "$rigid_job" && within 30 ended "$rigid_job" || return
   is_lent "$job" 0 && is_lent "$a" 0 && is_lent "$b" 0 || return
   # It has started while the site is drained: how it is decided is known all the same.
-  swell why "$job" > said && cat said && grep -q 'decided worker by worker' said && grep -q '^it takes no more now: the administrator drains Swell' said || return
+  swell why "$job" > said && cat said && grep -q 'decision: worker by worker' said && grep -q '^it takes no more now: the administrator drains Swell' said || return
   swell doctor > doctor.txt
   grep -q '^warn .*swell drain --undo\|^warn *swell.conf' doctor.txt || { cat doctor.txt; return 1; }
 }

@@ -194,7 +194,7 @@ plain_srun() {
   printf '#!/bin/bash\n#SBATCH --gres=gpu:2 --elastic\nsrun -n1 true\nsrun -n1 true\nswellrun true\n' > two.sh
   job=$(sbatch --parsable --output=%A.out two.sh) && within 40 ended "$job" || return
   cat "$job.out"
-  [[ $(grep -c '^srun: this job is elastic, but what srun starts stays on its own GPUs' "$job.out") == 1 ]] || return
+  [[ $(grep -c "^srun: this job is elastic, but srun runs programs on the job's own GPUs alone" "$job.out") == 1 ]] || return
   # swellrun's own steps do not say so, nor do jobs that are not elastic.
   printf '#!/bin/bash\n#SBATCH --gres=gpu:2 --elastic\nswellrun true\nsrun -n1 true\n' > one.sh
   job=$(sbatch --parsable --output=%A.out one.sh) && within 40 ended "$job" && ! grep 'is elastic' "$job.out" || return

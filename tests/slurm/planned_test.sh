@@ -153,7 +153,7 @@ reports_no_gain() {
 runs_on_its_own() { grep 'live: from 2 to 2 workers' "$work/$job.out"; } # from program to program
 check 'its owner may have it run on what is lent alone, while its own workers wait' does_without_its_own
 
-explained() { swell why "$job" | grep 'decided planned'; }
+explained() { swell why "$job" | grep 'decision: planned'; }
 shown_paused() { swell jobs "$job" | grep "^Job $job is paused"; }
 owner_limits() {
   within $patience explained && swell max "$job" 2 && within $patience is_lent "$job" 0 && swell pause "$job" && swell max "$job" 0 &&

@@ -171,7 +171,7 @@ EXPORT int slurm_spank_local_user_init(spank_t spank, int, char**) noexcept {
       spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS || step != 0)
     return ESPANK_SUCCESS;
   slurm_info(
-      "this job is elastic, but what srun starts stays on its own GPUs; swellrun in place of srun uses lent ones, too");
+      "this job is elastic, but srun runs programs on the job's own GPUs alone; write swellrun in place of srun to use lent GPUs too");
   return ESPANK_SUCCESS;
 }
 

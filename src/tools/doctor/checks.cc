@@ -54,8 +54,8 @@ void check_slurmctld(const Site& site, Findings& findings) {
     findings.push_back(fault(
         "restart",
         fmt::format(
-            "slurm.conf has what slurmctld does not run with yet: {}; what follows is checked "
-            "as slurm.conf has it{}",
+            "slurm.conf was changed after slurmctld started: {}; the checks below read the changed "
+            "file{}",
             fmt::join(site.not_yet_running, ", "),
             site.would_start() ? "" : "; slurmctld would not start with it, so fix that first"),
         site.would_start()

@@ -107,6 +107,11 @@ Test(deadline, its_text_is_read_back_to_the_same) {
     const Deadline read = *Deadline::parse(text);
     cr_assert(Deadline::parse(read.text()).value() == read, "%s", read.text().c_str());
   }
+  for (const char* text : {"6h", "1d1s", "1d12h30m", "90m"})
+    cr_assert_eq(Deadline::parse(Deadline::parse(text)->text())->after_s,
+                 Deadline::parse(text)->after_s);
+  cr_assert_eq(Deadline::parse("86400s")->text(), std::string("1d"));
+  cr_assert_eq(Deadline::parse("90m")->text(), std::string("1h30m"));
   cr_assert((Deadline::parse("6h")->from(1000) == Deadline{0, 1000 + 6 * 3600}));
   cr_assert((Deadline{0, 5000}.from(1000) == Deadline{0, 5000}));
 }
@@ -114,7 +119,7 @@ Test(deadline, its_text_is_read_back_to_the_same) {
 Test(deadline, the_option_takes_it_and_says_what_it_means) {
   const auto spec = ElasticSpec::parse("deadline=6h,mode=live");
   cr_assert(spec.ok());
-  cr_assert_eq(spec->text(), std::string("consistency=relaxed,mode=live,grace=30,deadline=21600s"));
+  cr_assert_eq(spec->text(), std::string("consistency=relaxed,mode=live,grace=30,deadline=6h"));
   cr_assert(ElasticSpec::parse(spec->text()).value() == *spec);
   const auto said = advice(*spec, 4, {});
   cr_assert_eq(said.size(), 1u);

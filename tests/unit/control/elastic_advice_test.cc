@@ -73,10 +73,10 @@ Test(elastic_advice, the_user_hears_that_nothing_is_lent_for_now) {
 }
 
 Test(elastic_advice, a_deadline_is_promised_something_where_the_site_keeps_them_alone) {
-  expect("deadline=6h", "deadline=21600s: GPUs that keep it are lent to the job before others");
+  expect("deadline=6h", "deadline=6h: GPUs that keep it are lent to the job before others");
   SiteFacts facts = site();
   facts.keeps_deadlines = false;
-  expect("deadline=6h", "deadline=21600s: this site lends without a look at deadlines", facts);
+  expect("deadline=6h", "deadline=6h: this site lends without a look at deadlines", facts);
 }
 
 Test(elastic_advice, nothing_is_said_of_what_is_not_known) {

@@ -431,6 +431,6 @@ Test(waits, a_job_that_starts_while_the_administrator_drains_is_described) {
   world.slurm.run(10, "node1", 4, "swell[elastic=max=8,grace=20 basic=4]");
   world.hello(1, 10, 4);
   const std::string text = world.why().text;
-  cr_assert_neq(text.find("decided worker by worker: only programs of live mode"),
+  cr_assert_neq(text.find("(decision: worker by worker): only programs of live mode"),
                 std::string::npos, "%s", text.c_str());
 }

@@ -258,8 +258,10 @@ Test(options, the_model_may_be_named) {
   for (const char* bad : {"0", "-1", "many", "1.5"})
     cr_assert_eq(refusal({std::string("--global-batch=") + bad, "--model=m", "x"}),
                  std::string("--global-batch=") + bad + ": it must be a whole number, 1 or more");
-  cr_assert_eq(refusal({"--global-batch=8", "x"}),
-               std::string("--global-batch=8: it is of a --model, and none is given"));
+  cr_assert_eq(
+      refusal({"--global-batch=8", "x"}),
+      std::string(
+          "--global-batch=8 describes the model of --model=FILE, which is missing; add it, or leave --global-batch out"));
 }
 
 Test(options, the_steps_of_the_training_are_a_number) {
