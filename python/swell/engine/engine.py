@@ -128,7 +128,7 @@ class Engine:
         self._begin(standing, session, live.NativeArena(session, here.rank) if session is not None and _native.is_live() else Ordinary(), source)
         if not sums.is_exact():     # else each sum is over the same passes
             say_half(self.autocast or self.dtype)
-        # What is made before the loop may draw again.
+        # Objects that are made before the loop may draw again.
         self._position.goes_on_from = generators() if self._generation.state.before is not None else None
         if _request.under_swellrun() and self._leaving.lock is not None:
             self._leaving.hear({"optimizer": self.optimizer, **({"scheduler": self.scheduler} if self.scheduler is not None else {})}, self._generation.links.host)

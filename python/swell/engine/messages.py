@@ -68,7 +68,7 @@ class _Chain:
 
 
 class Messages:
-    """What one stage's passes take of other chunks, and give to them, in the order of a schedule.
+    """Carries what the passes of one stage take of other chunks and give to them, in the order of a schedule.
 
     width: of the hidden states; wire: their dtype between chunks.
     """

@@ -17,7 +17,7 @@ __all__ = ["Observer"]
 
 
 class Observer:
-    """Of one generation. is_done: the step has been measured, or nobody asks. role: what the profiler was told; empty before."""
+    """Observes one generation. is_done: the step has been measured, or nobody asks. role: what the profiler was told; empty before."""
 
     def __init__(self, settings: Settings, generation: Generation) -> None:
         self._settings, self._generation = settings, generation

@@ -18,7 +18,7 @@ __all__ = ["Settings"]
 
 @dataclass(frozen=True)
 class Settings:
-    """What the program gave, checked: see Engine, whose names these are.
+    """The program's arguments, checked: see Engine, whose names these are.
 
     config: transformers' description of the model. divides: replicas divide what the optimizer keeps (zero=1). directory: of the run's checkpoints.
     """

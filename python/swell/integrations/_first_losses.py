@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What Lightning's first steps after a start show: losses that depend on how a global batch is made of passes, and rates that the number of workers scales."""
+"""The look at the first steps after a start of Lightning: losses that depend on how a global batch is made of passes, and rates that workers scale."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What an integration tells swellrun: with how many workers its training can go on, and why with no others."""
+"""Tells swellrun with how many workers the training of an integration can go on, and why with no others."""
 
 from __future__ import annotations
 

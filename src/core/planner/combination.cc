@@ -31,6 +31,9 @@ Result<void> check_combination(const perf::Combination& degrees, const models::M
   if (model.heads % degrees.tp != 0)
     return Error(fmt::format("TP {} does not divide the {} of model {}", degrees.tp,
                              count_of(model.heads, "head"), model.name));
+  if (model.kv_heads % degrees.tp != 0)
+    return Error(fmt::format("TP {} does not divide the {} for keys and values of model {}",
+                             degrees.tp, count_of(model.kv_heads, "head"), model.name));
   if (const auto ranks = std::int64_t{degrees.dp} * model.cp; ranks % model.ep != 0)
     return Error(fmt::format("EP {} does not divide the {} of DP {} and CP {}", model.ep,
                              count_of(ranks, "rank"), degrees.dp, model.cp));

@@ -82,7 +82,7 @@ int dp_step_of(const models::Model& model) noexcept {
 }
 
 Degrees degrees_for(const models::Model& model, int micro_batch) {
-  Degrees degrees = degrees_for(model.heads, micro_batch);
+  Degrees degrees = degrees_for(std::gcd(model.heads, model.kv_heads), micro_batch);
   for (int& tp : degrees.tp) tp *= model.cp;
   degrees.dp_step = dp_step_of(model);
   return degrees;

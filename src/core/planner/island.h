@@ -49,7 +49,7 @@ int dp_step_of(const models::Model& model) noexcept;
 /// `micro_batch` samples: TP powers of two up to 8 that divide the heads, DP up to the number of
 /// samples.
 Degrees degrees_for(int heads, int micro_batch);
-/// Returns the same for a model with its CP and EP.
+/// Returns the same for a model with its CP and EP. TP divides the key and value heads, too.
 Degrees degrees_for(const models::Model& model, int micro_batch);
 
 }  // namespace swell::planner

@@ -6,10 +6,12 @@
 #include <criterion/criterion.h>
 #include <fmt/format.h>
 #include <string>
+#include <vector>
 
 #include "core/models/catalogue.h"
 #include "core/plan/validate.h"
 #include "core/planner/incremental.h"
+#include "core/planner/island.h"
 #include "core/planner/registry.h"
 #include "support/plans.h"
 
@@ -52,6 +54,20 @@ Test(combination, an_impossible_one_is_named_with_its_number_and_the_reason) {
   cr_assert_eq(said({4, 1, 3, 16}), "TP 3 does not divide the 16 heads of model flextrain-small");
   cr_assert_eq(said({4, 1, 1, 16}, 8, 16), "EP 16 does not divide the 8 ranks of DP 1 and CP 8");
   cr_assert_eq(said({4, 0, 1, 16}), "DP is 0; it is at least 1");
+}
+
+Test(combination, tensor_parallelism_divides_the_heads_for_keys_and_values) {
+  models::Model model = models::find_model("qwen2-1.5b")->model;
+  cr_assert_eq(model.heads, 12);
+  cr_assert_eq(model.kv_heads, 2);
+  const auto refused = check_combination({1, 1, 4, 16}, model);
+  cr_assert_not(refused.ok());
+  cr_assert_eq(refused.error().message(),
+               "TP 4 does not divide the 2 heads for keys and values of model qwen2-1.5b");
+  cr_assert(check_combination({1, 1, 2, 16}, model).ok());
+  cr_assert_eq(degrees_for(model, 8).tp, (std::vector<int>{1, 2}));
+  model.kv_heads = 12;
+  cr_assert_eq(degrees_for(model, 8).tp, (std::vector<int>{1, 2, 4}));
 }
 
 Test(combination, chunks_take_a_stage_for_each_unit) {
