@@ -121,7 +121,7 @@ class ServerLoop {
   std::set<ConnectionId> sheltered_;
   /// Connections that are closing, oldest first; some may be gone already.
   std::deque<std::pair<Clock::time_point, ConnectionId>> closing_;
-  std::set<ConnectionId> paused_;  ///< until the caller takes events
+  std::set<ConnectionId> paused_;  ///< not read until the caller takes events
   std::map<uid_t, int> per_user_;
   std::map<uid_t, Party> parties_;
   std::set<uid_t> waiting_parties_;

@@ -347,7 +347,8 @@ struct Shared {
   std::shared_ptr<Host> host SWELL_GUARDED_BY(mutex);
   /// Place kept for companions, as swell.conf named it last; nothing: not read yet.
   std::optional<ExpansionPlace> place SWELL_GUARDED_BY(mutex);
-  std::string place_problem SWELL_GUARDED_BY(mutex);  ///< why it could not be kept; empty: it could
+  std::string place_problem
+      SWELL_GUARDED_BY(mutex);  ///< why `place` could not be kept; empty: it was
   std::optional<LogSink> unstarted
       SWELL_GUARDED_BY(mutex);  ///< of a controller whose thread could not be started yet
 };

@@ -15,7 +15,7 @@ namespace {
 
 /// Starts that are closer together count as one.
 constexpr double kSameStart_s = 60;
-/// A waiting job moves for no less.
+/// Minimum gain for which a waiting job moves.
 constexpr double kLeastGain_s = 60, kLeastShare = 0.05;
 
 /// Samples that the job makes in all; nothing: not known.

@@ -28,7 +28,7 @@ struct TypeMove {
   double requeued_at = 0;   ///< requeued: since when
   std::int64_t order = 0;   ///< leaving: that of its Requeue
   double asked_at = 0;      ///< requeued: when it was made to ask for its type; 0: not yet
-  /// The job as it will wait for GPUs of `to`: they are set aside for it until it does.
+  /// The record of the job once it waits for GPUs of `to`, which are set aside until it waits.
   slurm::JobRecord demand;
 
   /// Whether Slurm's queue does not show the demand itself.

@@ -29,8 +29,8 @@ class UserLimits {
  private:
   /// A job that waits for a limit.
   struct Waiter {
-    double next = 0;        ///< not before is more taken back for it
-    double bare_since = 0;  ///< nothing that is lent counts for its limit since then; 0: some does
+    double next = 0;        ///< earliest time of the next reclaim for it
+    double bare_since = 0;  ///< since when no lent GPU counts for its limit; 0: one does
     int hopeless_with =
         -1;  ///< number of other running jobs with which it waited in vain; -1: not known
   };

@@ -25,9 +25,9 @@ struct Waiting {
   const NodeHealth* health = nullptr;  ///< null: no companion has failed
 };
 
-/// Why the job is lent no more GPUs now, for its owner: of all that holds, what lasts longest or
-/// what somebody must change, first. Empty: nothing that is known here does; the policy may still
-/// find that more would not pay.
+/// Returns why the job is lent no more GPUs now, for its owner. If there are several reasons, takes
+/// the one that lasts longest, or that somebody must remove. Empty: no reason is known here; the
+/// policy may still find that more GPUs would not pay.
 std::string waits_for(const ElasticJob& job, const Waiting& waiting);
 
 }  // namespace swell::controller

@@ -13,7 +13,7 @@ namespace {
 constexpr double kFirstPause_s = 2;  // doubles; a restarted slurmd is back by then
 constexpr int kLaunches = 4;
 constexpr double kRegister_s = 7;  // nodes register 5 s after a start, known in whole seconds
-constexpr double kSettles_s = 15;  // a start this recent explains a refusal; clocks differ
+constexpr double kSettles_s = 15;  // slurmd may refuse so long after its start, with clocks apart
 
 /// Errors of a launch message: those of the system, and Slurm's "connection failure" up to
 /// "shutdown of the connection", no answer in time, and an answer without a byte (slurm_errno.h).
