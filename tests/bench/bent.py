@@ -125,4 +125,4 @@ class BentGeneration(Generation):
 class BentEngine(Engine):
     """The engine on such accelerators."""
 
-    generation = BentGeneration
+    _makes = BentGeneration

@@ -83,7 +83,7 @@ class Engine:
     With SWELL_PACED in the environment the parts of a step take as long as stated accelerators would: swell.engine.paced.
     """
 
-    generation = Generation     # a class of its own where other accelerators are stated
+    _makes = Generation     # a class of its own where other accelerators are stated
 
     def __init__(self, model_or_config: Any, optimizer: optimizers.Factory, *, global_batch: int, micro_batch: int = 1,
                  plan: given.GivenPlan = None, scheduler: Callable[[torch.optim.Optimizer], Any] | None = None,
@@ -135,7 +135,7 @@ class Engine:
 
     def _begin(self, standing: Standing, session: _native.Session | None, arena: Arena, source: sources.Source) -> None:
         """Begin a generation, with all of its workers: groups, memory, and the state that the training has come to."""
-        generation = self.generation(self._settings, standing, self._chooser.schedule, session, arena, source, device=self.device, lock=self._leaving.lock, around=self._around)
+        generation = self._makes(self._settings, standing, self._chooser.schedule, session, arena, source, device=self.device, lock=self._leaving.lock, around=self._around)
         self._generation, state = generation, generation.state
         self.optimizer = state.optimizer
         self.scheduler = given.scheduler_of(self._settings.scheduler(self.optimizer)) if self._settings.scheduler is not None else None
