@@ -70,6 +70,70 @@ std::size_t after_wrappers(const std::vector<std::string>& command) {
   return at;
 }
 
+bool is_shell(std::string_view name) {
+  return is_one_of(name, {"bash", "sh", "dash", "zsh", "ksh"});
+}
+
+/// Returns the simple commands of a shell's text, each as its words without quotes and without
+/// variables set in front of it. Returns none for a text with branches, loops or functions: which
+/// commands run is known there only when they do.
+std::vector<std::vector<std::string>> simple_commands(std::string_view text) {
+  std::vector<std::vector<std::string>> all(1);
+  std::string word;
+  bool is_word = false;
+  char quote = 0;
+  const auto end_word = [&] {
+    const bool is_variable = all.back().empty() && word.find('=') != std::string::npos;
+    if (is_word && !is_variable) all.back().push_back(word);
+    word.clear();
+    is_word = false;
+  };
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote != 0 ? c == quote : c == '\'' || c == '"') {
+      quote = quote != 0 ? 0 : c;
+      is_word = true;
+    } else if (c == '\\' && quote != '\'' && i + 1 < text.size()) {
+      word += text[++i];
+      is_word = true;
+    } else if (quote == 0 && std::string_view(" \t").find(c) != std::string_view::npos) {
+      end_word();
+    } else if (quote == 0 && std::string_view(";&|\n").find(c) != std::string_view::npos) {
+      end_word();
+      if (!all.back().empty()) all.emplace_back();
+    } else {
+      word += c;
+      is_word = true;
+    }
+  }
+  end_word();
+  std::erase_if(all, [](const auto& command) { return command.empty(); });
+  for (auto& command : all) {
+    if (is_one_of(command.front(),
+                  {"if", "case", "for", "while", "until", "select", "function", "("}) ||
+        command.front().ends_with("()"))
+      return {};
+    if (command.front() == "exec" && command.size() > 1) command.erase(command.begin());
+  }
+  return all;
+}
+
+/// Returns launcher_in() of the text that a shell runs by -c at `at`; nullopt if Python itself runs
+/// there, too: then the launcher may start something else than the training.
+std::optional<std::string> launcher_in_shell(const std::vector<std::string>& command,
+                                             std::size_t at) {
+  std::optional<std::string> found;
+  for (++at; at + 1 < command.size() && command[at].starts_with("-"); ++at) {
+    if (command[at].starts_with("--") || !command[at].ends_with("c")) continue;
+    for (const auto& one : simple_commands(command[at + 1]))
+      if (auto launcher = launcher_in(one)) found = std::move(launcher);
+      else if (is_python(base_name(one[std::min(after_wrappers(one), one.size() - 1)])))
+        return std::nullopt;
+    break;
+  }
+  return found;
+}
+
 }  // namespace
 
 bool is_wrapper(const std::vector<std::string>& command, std::size_t at) {
@@ -85,6 +149,7 @@ std::optional<std::string> launcher_in(const std::vector<std::string>& command) 
   const std::size_t at = after_wrappers(command);
   if (at >= command.size()) return std::nullopt;
   const std::string_view name = base_name(command[at]);
+  if (is_shell(name)) return launcher_in_shell(command, at);
   std::string launcher;
   std::size_t arguments = at + 1;
   const std::string_view subcommand =

@@ -48,6 +48,26 @@ Test(other_launcher, torchrun_and_its_like_are_refused_with_what_to_write) {
   cr_assert(refused_with({"ft_launcher", "--nproc-per-node=8", "t.py"}, "python t.py"));
 }
 
+Test(other_launcher, the_text_of_a_shell_is_read_as_well) {
+  for (const char* text :
+       {"torchrun t.py", "exec torchrun t.py", "A=1 B='2 3' torchrun t.py", "cd x && torchrun t.py",
+        "module load cuda; torchrun t.py && ./upload", "set -e\ntorchrun \"t.py\"",
+        "uv run torchrun t.py", "true|torchrun t.py"}) {
+    cr_assert(refused_with({"bash", "-c", text}, "python t.py"), "%s", text);
+    cr_assert(refused_with({"timeout", "9", "/bin/sh", "-e", "-lc", text}, "python t.py"), "%s",
+              text);
+  }
+  for (const char* text :
+       {"python t.py", "echo 'a; torchrun t.py'", "echo \"x && torchrun t.py\"",
+        "echo a\\;torchrun", "if ((X)); then torchrun t.py; else python t.py; fi",
+        "srun hostname; python t.py", "for i in 1 2; do torchrun t.py; done", "torchrun_like t.py",
+        "", ";;", "'"})
+    cr_assert_not(launcher_in({"bash", "-c", text}).has_value(), "%s", text);
+  cr_assert_not(launcher_in({"bash", "torchrun"}).has_value());
+  cr_assert_not(launcher_in({"bash", "-c"}).has_value());
+  cr_assert_not(launcher_in({"bash", "--norc", "train.sh", "-c", "torchrun t.py"}).has_value());
+}
+
 Test(other_launcher, ordinary_programs_are_not) {
   for (const std::vector<std::string>& command :
        std::vector<std::vector<std::string>>{{"python", "train.py"},
