@@ -20,6 +20,7 @@ namespace {
 constexpr auto kConnectTime = std::chrono::seconds(5);
 constexpr auto kAnswerTime = std::chrono::seconds(10);
 constexpr auto kComeBackPause = std::chrono::milliseconds(20);
+constexpr int kLosses = 3;  // connections that may end without an answer
 
 /// Returns the controller's address, and which users it may run as.
 Result<control::Client::Options> controller_of(const slurm::ControllerConfig& slurm) {
@@ -34,22 +35,26 @@ Result<control::Client::Options> controller_of(const slurm::ControllerConfig& sl
   return options;
 }
 
+/// Asks one host. A connection that ends without an answer is made again, since each request has
+/// the same effect if it is carried out twice.
 Result<control::Answer> asked_at(const control::Client::Options& where, const control::Ask& ask) {
   const auto deadline = std::chrono::steady_clock::now() + kAnswerTime;
-  for (;;) {
+  for (int losses = 0;;) {
     auto client = control::Client::connect(where, kConnectTime);
+    const auto sent = client ? (*client)->send(ask) : client.error();
+    auto message = sent ? (*client)->receive(kAnswerTime) : sent.error();
+    // Strangers that keep connecting can displace a peer that has not sent anything yet.
+    const bool may_go_on =
+        (client && !message && (*client)->is_crowded_out()) || ++losses < kLosses;
+    if (!message && may_go_on && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(kComeBackPause);
+      continue;
+    }
     if (!client)
       return Error(
           fmt::format("{}; Swell's controller does not run, or cannot be reached from here; "
                       "an admin finds out why with: swell doctor",
                       client.error().message()));
-    const auto sent = (*client)->send(ask);
-    auto message = sent ? (*client)->receive(kAnswerTime) : sent.error();
-    // Strangers that keep connecting can displace a peer that has not sent anything yet.
-    if (!message && (*client)->is_crowded_out() && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(kComeBackPause);
-      continue;
-    }
     if (!message) return message.error();
     if (!*message)
       return Error(fmt::format("{}:{} does not answer: ask again", where.host, where.port));

@@ -42,6 +42,44 @@ check 'jobs grow and give back, tools work, and swellrun listens where srun may'
 sound() { swell doctor && swell doctor | grep "slurmctld: cluster .* answers"; }
 check 'doctor finds slurmctld, and no faults' sound
 
+# A port at which the first connections end before they are answered, as those of a server under a flood may.
+loses_connections() { # N COMMAND...: through such a port
+  local lost=$1 port result
+  shift
+  rm -f "$work/lossy"
+  python3 - "$lost" "$(sed -n 's/^ControlPort=//p' "$(dirname "$SLURM_CONF")/swell.conf")" "$work/lossy" << 'EOF' &
+import os, socket, sys, threading
+lost, to, told = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+door = socket.create_server(("0.0.0.0", 0))
+with open(told + ".new", "w") as file: file.write(str(door.getsockname()[1]))
+os.rename(told + ".new", told)
+def hand_on(source, target):
+    try:
+        while data := source.recv(65536): target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+    except OSError: pass
+while True:
+    one, _ = door.accept()
+    if lost > 0:
+        lost -= 1
+        one.close()
+        continue
+    other = socket.create_connection(("127.0.0.1", to))
+    for ends in ((one, other), (other, one)): threading.Thread(target=hand_on, args=ends, daemon=True).start()
+EOF
+  local proxy=$!
+  within 10 test -s "$work/lossy" && port=$(cat "$work/lossy") && SWELL_CONTROL_PORT=$port "$@"
+  result=$?
+  kill "$proxy"
+  wait "$proxy" 2> /dev/null
+  return "$result"
+}
+asks_again() {
+  loses_connections 2 swell top --once > "$work/said" && ! grep 'does not answer' "$work/said" || return
+  ! loses_connections 3 swell why 1 > "$work/said" 2>&1 && cat "$work/said" && grep -F "Swell's controller does not run, or cannot be reached" "$work/said"
+}
+check 'tools ask again where a connection ends without an answer, and give up after the third' asks_again
+
 # Other programs have a part of the range.
 some_are_taken() {
   python3 - $((first + 4)) $((first + 43)) "$work/hold" <<'EOF' &
