@@ -40,7 +40,7 @@ other_schedule() {
 check 'a faster schedule is found for its own GPUs, and stays when slurmctld is killed' other_schedule
 eight_stages() { plan_has '(.stages | length) == 8 and ([.stages[].groups | length] | unique) == [1]'; }
 twice() {
-  scancel "$rigid_job" && within 120 eight_stages && goes_on && within 60 why_says '4 lent ones (decision: planned)' &&
+  scancel "$rigid_job" && within 120 eight_stages && goes_on && within 60 why_says '4 lent ones .decision: planned' &&
     within 60 why_says '^its plan: 1L' && within 60 why_says '[1-9][.][0-9]* times as many as alone'
 }
 check 'twice as many GPUs are lent, each to a stage' twice

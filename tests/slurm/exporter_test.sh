@@ -107,7 +107,7 @@ check 'silent and verbose clients do not keep others from them' others_wait_not
 many_silent() {
   python3 "$here/strangers.py" games silent 700 "$port" > met &
   pids+=($!)
-  within 60 grep -q here met && timeout 4 curl -sf --max-time 4 "http://127.0.0.1:$port/metrics" | grep -qx 'swell_up 1'
+  within 60 grep -q here met && timeout 4 curl -sf --max-time 4 "http://127.0.0.1:$port/metrics" | grep -x 'swell_up 1'
   local result=$?
   kill "${pids[-1]}"
   return $result
