@@ -123,7 +123,7 @@ Test(planned, reads_one_profile_a_round_in_a_flood) {
   const auto looked_at =
       std::count_if(world.said.begin(), world.said.end(), [](const std::string& line) {
         return line.find("samples a second") != std::string::npos &&
-               line.find("is decided") == std::string::npos;
+               line.find("(decision: ") == std::string::npos;
       });
   cr_assert_eq(looked_at, 1);
 }
