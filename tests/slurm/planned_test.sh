@@ -27,7 +27,7 @@ planned() { # MAX ARGUMENTS...: sets `job` and `out`; 2 GPUs
     out=$work/$job
 }
 decided() { # JOB WORDS: swell jobs says so
-  swell jobs "$1" | grep -q "^Job $1 (decision: $2"
+  swell jobs "$1" | grep -q "^Job $1 (decision: ${2/: /): }"
 }
 programs_with_plans() { awk '$7 != "-" && $1 > 0' "$out/began"; }
 
