@@ -366,9 +366,20 @@ Test(limits, a_flood_of_strangers_costs_its_share_and_keeps_no_good_client_away,
     cr_assert_geq(used_s, 0.2 * allowed_s, "there is a flood");
     std::vector<std::unique_ptr<Client>> clients;
     for (JobId job = 1; job <= 3; ++job) {
-      clients.push_back(client_of(host, munge));
-      cr_assert(clients.back()->send(hello(job)).ok());
-      cr_assert_eq(as<Hello>(host.next().message).job, job);
+      // Comes back where strangers took its place before it was read, as agents and tools do.
+      std::optional<Server::Event> event;
+      const auto deadline = std::chrono::steady_clock::now() + patience;
+      while (!event && std::chrono::steady_clock::now() < deadline) {
+        auto client = Client::connect({"127.0.0.1", host.server().port(), munge.socket(),
+                                       [](uid_t uid) { return uid == geteuid(); }},
+                                      10s);
+        if (!client || !(*client)->send(hello(job))) continue;
+        do event = host.next_within(500ms);
+        while (!event && (*client)->receive(1ms) && std::chrono::steady_clock::now() < deadline);
+        clients.push_back(*std::move(client));
+      }
+      cr_assert(event.has_value());
+      cr_assert_eq(as<Hello>(event->message).job, job);
     }
   }
 }

@@ -49,11 +49,18 @@ class Host {
   }
 
   Server::Event next() {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
+    std::optional<Server::Event> event = next_within(patience);
+    cr_assert(event.has_value(), "no event");
+    return *std::move(event);
+  }
+
+  /// Returns the next event; nothing if there is none for so long.
+  std::optional<Server::Event> next_within(std::chrono::milliseconds time) {
+    const auto deadline = std::chrono::steady_clock::now() + time;
     while (events_.empty()) {
       {
         std::unique_lock lock(mutex_);
-        cr_assert(changed_.wait_until(lock, deadline, [this] { return awake_; }), "no event");
+        if (!changed_.wait_until(lock, deadline, [this] { return awake_; })) return std::nullopt;
         awake_ = false;
       }
       events_ = server_->take();
